@@ -1,0 +1,54 @@
+"""Draws from multimodal posteriors: Stochastic Approximation Hamiltonian Monte Carlo on JAX."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sahmc.algorithm import SAHMCState as SAHMCState
+    from sahmc.algorithm import sahmc_step as sahmc_step
+    from sahmc.gain import Gain as Gain
+    from sahmc.hamiltonian.metric import DenseMetric as DenseMetric
+    from sahmc.hamiltonian.metric import DiagonalMetric as DiagonalMetric
+    from sahmc.hamiltonian.metric import UnitMetric as UnitMetric
+    from sahmc.kernels import HMC as HMC
+    from sahmc.kernels import RandomWalk as RandomWalk
+    from sahmc.model import Model as Model
+    from sahmc.partition import EnergyPartition as EnergyPartition
+    from sahmc.partition import TemperatureLadder as TemperatureLadder
+    from sahmc.result import Result as Result
+    from sahmc.sample import sample as sample
+    from sahmc.tilt import LinearTilt as LinearTilt
+    from sahmc.tilt import NoTilt as NoTilt
+    from sahmc.tilt import StepTilt as StepTilt
+    from sahmc.tilt import TemperedTilt as TemperedTilt
+
+__version__ = "0.1.0"
+
+# Names are fetched when first used, so that `sahmc --help` need not import JAX.
+_HOME = {
+    "sahmc.algorithm": ("SAHMCState", "init", "sahmc_step"),
+    "sahmc.gain": ("Gain",),
+    "sahmc.hamiltonian.metric": ("DenseMetric", "DiagonalMetric", "UnitMetric"),
+    "sahmc.kernels": ("HMC", "RandomWalk"),
+    "sahmc.model": ("Model",),
+    "sahmc.partition": ("EnergyPartition", "TemperatureLadder"),
+    "sahmc.result": ("Result",),
+    "sahmc.sample": ("sample",),
+    "sahmc.tilt": ("LinearTilt", "NoTilt", "StepTilt", "TemperedTilt"),
+}
+_MODULE = {name: module for module, names in _HOME.items() for name in names}
+__all__ = [*sorted(_MODULE), "__version__"]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE:
+        raise AttributeError(f"module 'sahmc' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_MODULE[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,59 @@
+"""One iteration of SAHMC."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key
+
+from sahmc.kernels.base import Kernel, TransitionInfo
+from sahmc.program import Program
+from sahmc.target import ChainState, TiltedTarget, evaluate
+from sahmc.theta import ThetaState, init_theta, update_theta
+
+
+SHARED = 2**31 - 1
+"""Chain number under which the randomness that all chains share is drawn."""
+
+
+class SAHMCState(NamedTuple):
+    """The chains (leading axis) and theta."""
+
+    chains: ChainState
+    theta: ThetaState
+
+
+def init(program: Program, positions: Float[Array, "chains dim"], theta: Float[Array, "*own regions"]) -> SAHMCState:
+    """Energies and gradients at the starting positions, and theta_0."""
+    return SAHMCState(jax.vmap(evaluate, (None, 0))(program, positions), init_theta(theta))
+
+
+def sahmc_step(
+    rng_key: Key[Array, ""],
+    state: SAHMCState,
+    kernel: Kernel,
+    target: TiltedTarget,
+    gain: Float[Array, ""],
+    desired: Float[Array, " regions"],
+) -> tuple[SAHMCState, TransitionInfo]:
+    """Move and decide, see where the chains are, learn theta.
+
+    ``target`` carries the tilt; its theta is replaced by that of ``state``. ``gain=0`` leaves theta as it is, and the
+    iteration is then an ordinary Markov transition.
+    """
+    theta = state.theta.theta
+    kernel = kernel.refresh(jax.random.fold_in(rng_key, SHARED))
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(rng_key, jnp.arange(state.chains.energy.shape[0]))
+
+    def move(key: Key[Array, ""], chain: ChainState, theta: Float[Array, " regions"]):
+        tilt = target.tilt
+        chain, info = kernel.step(key, chain, TiltedTarget(target.program, tilt, theta, target.step_scale))
+        membership = tilt.membership(theta, chain.energy)
+        region = tilt.region(theta, chain.energy, info.level)
+        return chain, info, membership, region
+
+    own = 0 if theta.ndim == 2 else None
+    chains, info, membership, region = jax.vmap(move, (0, 0, own))(keys, state.chains, theta)
+    return SAHMCState(chains, update_theta(state.theta, membership, region, gain, desired)), info._replace(level=region)

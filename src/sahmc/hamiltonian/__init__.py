@@ -1,0 +1,1 @@
+"""The mechanics: kinetic energy and its metric, and the integrator."""

@@ -1,0 +1,61 @@
+"""Weighted draws: expectations with their error, effective sample size, resampling.
+
+A draw x of the tilted density weighs w = exp(Theta(U(x))). Weights are pooled over chains: a chain that saw less of
+the posterior counts for less.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Expectation(NamedTuple):
+    """A posterior mean and its Monte Carlo standard error."""
+
+    mean: np.ndarray
+    mcse: np.ndarray
+
+
+def log_normalise(log_weight: np.ndarray) -> np.ndarray:
+    """Shifted so that the weights sum to 1 over everything."""
+    high = log_weight.max()
+    return log_weight - high - np.log(np.exp(log_weight - high).sum(dtype=float))
+
+
+def error_of_mean(values: np.ndarray) -> np.ndarray:
+    """Standard error of the mean of ``values`` (chain, draw, ...), autocorrelation and chains that differ included."""
+    from arviz_stats.base import array_stats
+
+    size = values.shape[0] * values.shape[1]
+    spread = values.var(axis=(0, 1))
+    ess = np.asarray(array_stats.ess(values, chain_axis=0, draw_axis=1, method="mean"))
+    return np.sqrt(np.where(spread > 0, spread / np.where(np.isfinite(ess), ess, 1.0), 0.0)) if size > 1 else spread * np.nan
+
+
+def weighted_mean(values: np.ndarray, weight: np.ndarray) -> Expectation:
+    """sum w f / sum w over (chain, draw), and its error by the influence values w (f - mean).
+
+    The delta method: mean - truth is, to first order, the plain mean of n w (f - mean), whose own error accounts for
+    weights and autocorrelation at once.
+    """
+    column = weight.reshape(weight.shape + (1,) * (values.ndim - 2))
+    mean = (column * values).sum(axis=(0, 1))
+    return Expectation(mean, error_of_mean(weight.size * column * (values - mean)))
+
+
+def weighted_variance(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    column = weight.reshape(weight.shape + (1,) * (values.ndim - 2))
+    return (column * (values - (column * values).sum(axis=(0, 1))) ** 2).sum(axis=(0, 1))
+
+
+def kish_efficiency(weight: np.ndarray) -> float:
+    """1 / (n sum w^2): the share of draws left by the weights alone. Not an effective sample size."""
+    return float(1.0 / (weight.size * (weight**2).sum()))
+
+
+def systematic_resample(weight: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
+    """``size`` sorted indices into flat weights, index i about size * w_i times; time order is kept."""
+    points = (rng.random() + np.arange(size)) / size
+    return np.minimum(np.searchsorted(np.cumsum(weight / weight.sum()), points), weight.size - 1)

@@ -1,0 +1,9 @@
+"""The kernels, one file each; a new one is one more line here."""
+
+from sahmc.kernels.base import Kernel, TransitionInfo
+from sahmc.kernels.hmc import HMC
+from sahmc.kernels.random_walk import RandomWalk
+
+KERNELS: dict[str, type[Kernel]] = {k.name: k for k in (HMC, RandomWalk)}
+
+__all__ = ["HMC", "KERNELS", "Kernel", "RandomWalk", "TransitionInfo"]

@@ -1,0 +1,83 @@
+"""What every kernel promises."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import numpy as np
+from jax.scipy.special import ndtr
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from sahmc.target import ChainState, TiltedTarget
+from sahmc.tilt import Energy, Level
+from sahmc.validate import require
+
+
+class TransitionInfo(NamedTuple):
+    """Only for diagnosis; ArviZ's names."""
+
+    acceptance_rate: Energy
+    """Probability of the decision."""
+    mechanical_acceptance: Energy
+    """min(1, exp(-energy_error)): what the step size is tuned on."""
+    is_accepted: Bool[Array, ""]
+    energy_error: Energy
+    """Of the dynamics that was integrated; theta differs by hundreds between regions and must not enter."""
+    diverging: Bool[Array, ""]
+    n_steps: Int[Array, ""]
+    """Gradients spent."""
+    level: Level
+
+
+class Kernel:
+    """Leaves exp(-U - Theta(U)) invariant while theta is fixed.
+
+    A kernel that a user builds may leave its step size and its metric open; ``tuned`` closes them.
+    """
+
+    name: ClassVar[str]
+    uses_gradient: ClassVar[bool]
+    step_size: Any
+
+    @property
+    def tunes_step_size(self) -> bool:
+        return self.step_size is None
+
+    @property
+    def covariance_rank(self) -> int:
+        """What ``tuned`` wants to know of the position's covariance: 0 nothing, 1 variances, 2 the matrix."""
+        return 0
+
+    def check(self, dim: int) -> None:
+        """Raise a ValueError if this kernel does not fit positions of this dimension."""
+
+    def tuned(self, step_size: Any, covariance: np.ndarray) -> Kernel:
+        """This kernel with everything that was left open filled in, and nothing else changed."""
+        raise NotImplementedError
+
+    def refresh(self, rng_key: Key[Array, ""]) -> Kernel:
+        """What all chains share for one iteration, drawn anew (chains of different length would wait for the longest)."""
+        return self
+
+    def step(
+        self, rng_key: Key[Array, ""], state: ChainState, target: TiltedTarget
+    ) -> tuple[ChainState, TransitionInfo]:
+        """One transition of one chain."""
+        raise NotImplementedError
+
+
+def draw_noise(rng_key: Key[Array, ""], like: Float[Array, " dim"], uniforms: int) -> tuple[Any, Any]:
+    """N(0, I) in the shape of a position and some uniforms, by one call: generating bits is a large part of a cheap step."""
+    dim = like.shape[0]
+    normal = jax.random.normal(rng_key, (dim + uniforms,), like.dtype)
+    return normal[:dim], ndtr(normal[dim:])
+
+
+def require_step_size(step_size: Any) -> None:
+    require(
+        step_size is None or (np.ndim(step_size) == 0 and 0 < step_size < np.inf),
+        "step_size must be a positive number",
+        step_size,
+        "pass one, or None to have it tuned",
+    )

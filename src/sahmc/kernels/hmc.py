@@ -1,0 +1,104 @@
+"""Hamiltonian Monte Carlo."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key
+
+from sahmc.decision import decide, is_diverging, log_accept_ratio
+from sahmc.hamiltonian.integrator import leapfrog
+from sahmc.hamiltonian.metric import METRICS, Metric, UnitMetric
+from sahmc.kernels.base import Kernel, TransitionInfo, draw_noise, require_step_size
+from sahmc.pytree import static, strategy
+from sahmc.target import ChainState, TiltedTarget
+from sahmc.validate import require, require_count, require_known
+
+
+@strategy
+class HMC(Kernel):
+    """Momentum, leapfrog steps, and the decision of the paper.
+
+    ``step_size=None`` and a metric given by name ("diagonal", "dense") are found by a pilot run. A pair
+    ``num_integration_steps=(low, high)`` draws the length uniformly for each iteration, the same for all chains.
+    ``jitter`` spreads the step size uniformly by that fraction to either side.
+    """
+
+    step_size: Any = None
+    num_integration_steps: int | tuple[int, int] = static(default=(1, 8))
+    metric: Any = "diagonal"
+    jitter: float = 0.3
+    length: Any = dataclasses.field(default=None, init=False)
+    name: ClassVar[str] = "hmc"
+    uses_gradient: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        require_step_size(self.step_size)
+        length = self.num_integration_steps
+        low, high = length if isinstance(length, tuple) and len(length) == 2 else (length, length)
+        require_count(low, "num_integration_steps")
+        require_count(high, "num_integration_steps")
+        require(low <= high, "a random trajectory length is a pair (low, high)", length, "swap the two")
+        require(0 <= self.jitter < 1, "jitter must lie in [0, 1)", self.jitter, "use 0.3, or 0 for a fixed step size")
+        if not isinstance(self.metric, Metric):
+            require_known(self.metric, METRICS, "metric")
+            if self.metric == "unit":
+                object.__setattr__(self, "metric", UnitMetric())
+
+    def check(self, dim: int) -> None:
+        if isinstance(self.metric, Metric):
+            self.metric.check_dim(dim)
+
+    @property
+    def covariance_rank(self) -> int:
+        return {"diagonal": 1, "dense": 2}[self.metric] if isinstance(self.metric, str) else 0
+
+    def tuned(self, step_size: Any, covariance: np.ndarray) -> HMC:
+        metric = METRICS[self.metric].from_covariance(covariance) if isinstance(self.metric, str) else self.metric
+        return dataclasses.replace(self, step_size=step_size if self.tunes_step_size else self.step_size, metric=metric)
+
+    @property
+    def _longest(self) -> int:
+        length = self.num_integration_steps
+        return length if isinstance(length, int) else length[1]
+
+    def refresh(self, rng_key: Key[Array, ""]) -> HMC:
+        if isinstance(self.num_integration_steps, int):
+            return self
+        low, high = self.num_integration_steps
+        new = jax.tree.map(lambda leaf: leaf, self)
+        object.__setattr__(new, "length", jax.random.randint(rng_key, (), low, high + 1))
+        return new
+
+    def step(
+        self, rng_key: Key[Array, ""], state: ChainState, target: TiltedTarget
+    ) -> tuple[ChainState, TransitionInfo]:
+        dtype = state.position.dtype
+        noise, (u_level, u_jitter, u_accept) = draw_noise(rng_key, state.position, 3)
+        level = target.draw_level(u_level, state)
+        spread = 1.0 + self.jitter * (2.0 * u_jitter - 1.0)
+        step_size = jnp.asarray(self.step_size * target.step_scale_at(level) * spread, dtype)
+        num_steps = self._longest if self.length is None else self.length
+
+        momentum = self.metric.momentum(noise)
+        proposal, new_momentum = leapfrog(target, level, self.metric, state, momentum, step_size, num_steps)
+
+        kinetic, new_kinetic = self.metric.kinetic_energy(momentum), self.metric.kinetic_energy(new_momentum)
+        energy_error = target.potential(proposal, level) + new_kinetic - target.potential(state, level) - kinetic
+        log_ratio = log_accept_ratio(
+            target.decision(state, level) + kinetic, target.decision(proposal, level) + new_kinetic
+        )
+        state, accepted = decide(u_accept, log_ratio, state, proposal)
+        return state, TransitionInfo(
+            acceptance_rate=jnp.exp(jnp.minimum(log_ratio, 0.0)),
+            mechanical_acceptance=jnp.nan_to_num(jnp.exp(-jnp.maximum(energy_error, 0.0))),
+            is_accepted=accepted,
+            energy_error=energy_error,
+            diverging=is_diverging(energy_error),
+            n_steps=jnp.asarray(num_steps, jnp.int32),
+            level=level,
+        )

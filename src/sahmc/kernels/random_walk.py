@@ -1,0 +1,64 @@
+"""Random-walk Metropolis: with a step tilt, the SAMC algorithm of section 2 of the paper."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key
+
+from sahmc.decision import decide, log_accept_ratio
+from sahmc.kernels.base import Kernel, TransitionInfo, draw_noise, require_step_size
+from sahmc.pytree import strategy
+from sahmc.target import ChainState, TiltedTarget
+
+
+@strategy
+class RandomWalk(Kernel):
+    """x* = x + step_size * scale * N(0, I), where ``scale`` is a number or one for each coordinate.
+
+    Uses no gradient, so it also runs on densities that have none. ``step_size=None`` and ``scale=None`` are found by
+    a pilot run.
+    """
+
+    step_size: Any = None
+    scale: Any = None
+    name: ClassVar[str] = "random_walk"
+    uses_gradient: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        require_step_size(self.step_size)
+        if self.scale is None and self.step_size is not None:
+            object.__setattr__(self, "scale", 1.0)
+
+    @property
+    def covariance_rank(self) -> int:
+        return 1 if self.scale is None else 0
+
+    def tuned(self, step_size: Any, covariance: np.ndarray) -> RandomWalk:
+        scale = jnp.sqrt(jnp.asarray(covariance)) if self.scale is None else self.scale
+        return dataclasses.replace(self, step_size=step_size if self.tunes_step_size else self.step_size, scale=scale)
+
+    def step(
+        self, rng_key: Key[Array, ""], state: ChainState, target: TiltedTarget
+    ) -> tuple[ChainState, TransitionInfo]:
+        dtype = state.position.dtype
+        noise, (u_level, u_accept) = draw_noise(rng_key, state.position, 2)
+        level = target.draw_level(u_level, state)
+        step = jnp.asarray(self.step_size * target.step_scale_at(level) * self.scale, dtype)
+        proposal = target.evaluate(state.position + step * noise)
+
+        energy_error = target.potential(proposal, level) - target.potential(state, level)
+        log_ratio = log_accept_ratio(target.decision(state, level), target.decision(proposal, level))
+        state, accepted = decide(u_accept, log_ratio, state, proposal)
+        return state, TransitionInfo(
+            acceptance_rate=jnp.exp(jnp.minimum(log_ratio, 0.0)),
+            mechanical_acceptance=jnp.nan_to_num(jnp.exp(-jnp.maximum(energy_error, 0.0))),
+            is_accepted=accepted,
+            energy_error=energy_error,
+            diverging=~jnp.isfinite(energy_error),
+            n_steps=jnp.zeros((), jnp.int32),
+            level=level,
+        )

@@ -1,0 +1,88 @@
+"""Starting positions: any pytree of float arrays at the door, flat vectors inside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from sahmc.model import Model
+from sahmc.validate import require
+
+
+def starting_positions(
+    model: Any, initvals: Any, chains: int, rng_key: jax.Array
+) -> tuple[jax.Array, Callable[[jax.Array], Any]]:
+    """Positions of shape (chains, dim), and the map from one of them back to the user's structure."""
+    if initvals is None:
+        drawn = model.sample_prior if isinstance(model, Model) else None
+        require(
+            drawn is not None,
+            "initvals are needed to know what a position looks like",
+            None,
+            "pass one position, a list with one for each chain, or a function of a key (or give the Model a sample_prior)",
+        )
+        initvals = drawn
+    if callable(initvals):
+        initvals = [initvals(jax.random.fold_in(rng_key, chain)) for chain in range(chains)]
+    if not isinstance(initvals, list):
+        flat, unravel = _flatten(initvals, "the start")
+        return jnp.tile(flat, (chains, 1)), unravel
+    require(
+        len(initvals) == chains,
+        f"a list of initvals holds one position for each of the {chains} chains",
+        f"{len(initvals)} entries",
+        f"pass chains={len(initvals)}, or, if this list is one position, make it an array",
+    )
+    flats, unravels = zip(*(_flatten(p, f"the start of chain {i}") for i, p in enumerate(initvals)), strict=True)
+    shape = jax.tree.map(jnp.shape, initvals[0])
+    for i, position in enumerate(initvals):
+        require(
+            jax.tree.structure(position) == jax.tree.structure(initvals[0]) and jax.tree.map(jnp.shape, position) == shape,
+            "all starts must have the same structure and shapes as that of chain 0",
+            f"chain {i}: {jax.tree.map(jnp.shape, position)} against {shape}",
+            "build every start in the same way",
+        )
+    return jnp.stack(flats), unravels[0]
+
+
+def _flatten(position: Any, where: str) -> tuple[jax.Array, Callable[[jax.Array], Any]]:
+    leaves = jax.tree.leaves(position)
+    try:
+        kinds = [np.asarray(leaf).dtype for leaf in leaves]
+    except (TypeError, ValueError):
+        kinds = [np.dtype(object)]
+    require(
+        all(jnp.issubdtype(kind, jnp.floating) for kind in kinds),
+        "a position must be made of real floating-point arrays",
+        f"dtypes {[str(kind) for kind in kinds]} at {where}",
+        "write 0.0 rather than 0, or convert with jnp.asarray(x, float)",
+    )
+    flat, unravel = ravel_pytree(jax.tree.map(jnp.asarray, position))
+    require(flat.size > 0, "a position must hold at least one number", f"{where} is empty", "pass a non-empty array")
+    return flat, unravel
+
+
+def check_starts(energy: jax.Array, grad: jax.Array | None, base: Any) -> None:
+    """Raise for the first chain whose log density or gradient is not finite at its start."""
+    for name, value in {
+        "log density": energy,
+        "gradient of the log density": grad,
+        "log prior": base and base.energy,
+        "gradient of the log prior": base and base.grad,
+    }.items():
+        if value is None:
+            continue
+        rows = np.asarray(value).reshape(len(energy), -1)
+        bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+        require(
+            bad.size == 0,
+            f"the {name} must be finite where a chain starts",
+            f"{-rows[bad[0]] if bad.size else ''} at the start of chain {bad[0] if bad.size else ''}"
+            + (f" (and {bad.size - 1} more)" if bad.size > 1 else ""),
+            "start inside the support, away from points where the density or its gradient is undefined",
+        )

@@ -1,0 +1,253 @@
+"""The compiled loop, in chunks driven from the host: progress and interrupts happen between chunks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from sahmc.algorithm import SAHMCState, sahmc_step
+from sahmc.gain import Gain
+from sahmc.kernels.base import Kernel
+from sahmc.program import Program
+from sahmc.pytree import strategy
+from sahmc.round_trips import RoundTrips, update_round_trips
+from sahmc.step_size import StepSizeState, update_step_size
+from sahmc.target import TiltedTarget
+from sahmc.theta import average_theta
+from sahmc.tilt import Tilt
+
+NEVER = 2**31 - 1
+CHUNK_SECONDS = 0.3
+CHUNK_BYTES = 2**26
+
+
+@strategy
+class Setup:
+    """What stays the same through a stage."""
+
+    program: Program
+    tilt: Tilt
+    kernel: Kernel
+    desired: Float[Array, " regions"]
+    gain: Gain
+    target_accept: Any
+
+
+class Schedule(NamedTuple):
+    """What a stage does, as data: one compiled loop serves them all."""
+
+    learn_theta: Any = False
+    learn_step: Any = False
+    average_from: Any = NEVER
+    thin: Any = 1
+    bottom: Any = 0
+    top: Any = 0
+
+
+class RunState(NamedTuple):
+    sahmc: SAHMCState
+    steps: StepSizeState
+    trips: RoundTrips
+    t: Int[Array, ""]
+    """Iterations since theta began to learn; a_t is taken at t + 1."""
+    t_key: Int[Array, ""]
+    """Iterations since the run began, which number its random keys."""
+
+
+class Draw(NamedTuple):
+    """What is kept of an iteration, for every chain. Leading axes (draw, chain)."""
+
+    position: Any
+    energy: Any
+    base_energy: Any
+    region: Any
+    log_weight: Any
+    acceptance_rate: Any
+    diverging: Any
+    is_accepted: Any
+
+
+class Tally(NamedTuple):
+    """Sums over a chunk."""
+
+    gradients: Any
+    diverging: Any
+    mechanical_acceptance: Any
+
+
+@partial(jax.jit, static_argnames="capacity")
+def run_chunk(
+    rng_key: Key[Array, ""],
+    state: RunState,
+    setup: Setup,
+    schedule: Schedule,
+    num: Int[Array, ""],
+    phase: Int[Array, ""],
+    capacity: int,
+) -> tuple[RunState, Draw, Tally]:
+    """``num`` iterations. Draws are the last of each ``schedule.thin``, ``phase`` of which an earlier chunk has made."""
+
+    def iterate(state: RunState) -> tuple[RunState, Draw, Tally]:
+        used = state.sahmc.theta
+        target = TiltedTarget(setup.program, setup.tilt, used.theta, jnp.exp(state.steps.log_step))
+        gain = jnp.where(schedule.learn_theta, setup.gain(state.t + 1), 0.0).astype(used.theta.dtype)
+        sahmc, info = sahmc_step(
+            jax.random.fold_in(rng_key, state.t_key), state.sahmc, setup.kernel, target, gain, setup.desired
+        )
+        sahmc = sahmc._replace(theta=average_theta(sahmc.theta, state.t >= schedule.average_from))
+        level = info.level if setup.tilt.step_scale.shape[0] > 1 else jnp.zeros_like(info.level)
+        steps = update_step_size(
+            state.steps, info.mechanical_acceptance, level, setup.target_accept, schedule.learn_step
+        )
+        trips = update_round_trips(state.trips, info.level, schedule.bottom, schedule.top)
+
+        chains = sahmc.chains
+        draw = Draw(
+            position=chains.position,
+            energy=chains.energy,
+            base_energy=None if chains.base is None else chains.base.energy,
+            region=info.level,
+            log_weight=log_weights(setup, used.theta, sahmc.theta.visits > 0, chains.energy),
+            acceptance_rate=info.acceptance_rate,
+            diverging=info.diverging,
+            is_accepted=info.is_accepted,
+        )
+        tally = Tally(
+            info.n_steps.sum(), info.diverging.sum(), info.mechanical_acceptance.mean()
+        )
+        return RunState(sahmc, steps, trips, state.t + schedule.learn_theta, state.t_key + 1), draw, tally
+
+    def body(i: Int[Array, ""], carry: Any) -> Any:
+        state, kept, tally = carry
+        state, draw, more = iterate(state)
+        slot = (phase + i) // schedule.thin
+        kept = jax.tree.map(lambda all, new: all.at[slot].set(new), kept, draw)
+        return state, kept, jax.tree.map(jnp.add, tally, more)
+
+    _, draw, tally = jax.eval_shape(iterate, state)
+    kept = jax.tree.map(lambda x: jnp.zeros((capacity, *x.shape), x.dtype), draw)
+    zero = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), tally)
+    return jax.lax.fori_loop(0, num, body, (state, kept, zero))
+
+
+def log_weights(
+    setup: Setup, theta: Float[Array, "*own regions"], visited: Bool[Array, "*own regions"], energy: Float[Array, " chains"]
+) -> Float[Array, " chains"]:
+    """log w = Theta(U), less what makes weights under different theta (of other times, of other chains) comparable."""
+
+    def one(theta: Any, visited: Any, energy: Any) -> Any:
+        return setup.tilt.bias(theta, energy) - setup.tilt.log_normaliser(theta, setup.desired, visited)
+
+    own = 0 if theta.ndim == 2 else None
+    return jax.vmap(one, (own, own, 0))(theta, visited, energy)
+
+
+class Chunk(NamedTuple):
+    """What comes out between two looks at the host."""
+
+    state: RunState
+    draws: Draw
+    visits: np.ndarray
+    iterations: int
+    gradients: int
+    diverging: int
+    acceptance: float
+
+
+def chunks(
+    rng_key: Key[Array, ""], state: RunState, setup: Setup, schedule: Schedule, draws: int, capacity: int
+) -> Iterator[Chunk]:
+    """``draws`` of them in chunks of about ``CHUNK_SECONDS``, in bits that do not depend on how they were cut."""
+    total, done, size = draws * schedule.thin, 0, 16
+    while done < total:
+        phase = done % schedule.thin
+        size = min(size, total - done, capacity * schedule.thin - phase)
+        before = np.asarray(state.sahmc.theta.visits)
+        began = time.perf_counter()
+        state, kept, tally = jax.block_until_ready(
+            run_chunk(rng_key, state, setup, schedule, jnp.int32(size), jnp.int32(phase), capacity)
+        )
+        rate = size / max(time.perf_counter() - began, 1e-9)
+        complete = (phase + size) // schedule.thin
+        visits = np.asarray(state.sahmc.theta.visits).astype(np.int64) - before
+        state = _forget_counts(state)
+        done += size
+        yield Chunk(
+            state=state,
+            draws=_first(kept, complete),
+            visits=visits,
+            iterations=size,
+            gradients=int(tally.gradients),
+            diverging=int(tally.diverging),
+            acceptance=float(tally.mechanical_acceptance) / size,
+        )
+        size = max(16, int(rate * CHUNK_SECONDS))
+
+
+def _first(kept: Draw, num: int) -> Draw:
+    return jax.tree.map(lambda x: np.array(np.asarray(x)[:num]), kept)
+
+
+def _forget_counts(state: RunState) -> RunState:
+    """Only whether a region was ever visited stays in the 32-bit counters, which the host has read."""
+    theta = state.sahmc.theta
+    return state._replace(sahmc=state.sahmc._replace(theta=theta._replace(visits=jnp.minimum(theta.visits, 1))))
+
+
+class Outcome(NamedTuple):
+    """A whole stage."""
+
+    state: RunState
+    draws: Draw
+    visits: np.ndarray
+    gradients: int
+    diverging: int
+    interrupted: bool
+
+
+@dataclass(frozen=True)
+class Runner:
+    """Runs stages: what they have in common, and whom to tell how far they are."""
+
+    rng_key: Key[Array, ""]
+    capacity: int
+    report: Callable[..., None]
+
+    def stage(self, name: str, state: RunState, setup: Setup, schedule: Schedule, draws: int, *, keep: bool) -> Outcome:
+        """Make ``draws``, and ``keep`` them or not. Ctrl-C while they are kept ends the stage with those there are."""
+        kept: list[Draw] = []
+        visits = np.zeros(state.sahmc.theta.visits.shape, np.int64)
+        gradients = diverging = 0
+        interrupted = False
+        try:
+            for chunk in chunks(self.rng_key, state, setup, schedule, draws, self.capacity):
+                state = chunk.state
+                visits += chunk.visits
+                gradients += chunk.gradients
+                diverging += chunk.diverging
+                if keep:
+                    kept.append(chunk.draws)
+                regions = f"{int((visits.reshape(-1, visits.shape[-1]).sum(0) > 0).sum())}/{visits.shape[-1]}"
+                trips = int(jnp.sum(state.trips.count))
+                self.report(
+                    name, chunk.iterations, accept=chunk.acceptance, diverging=diverging, regions=regions, trips=trips
+                )
+        except KeyboardInterrupt:
+            if not any(len(part.energy) for part in kept):
+                raise
+            interrupted = True
+        drawn = jax.tree.map(lambda *parts: np.concatenate(parts), *kept) if kept else None
+        return Outcome(state, drawn, visits, gradients, diverging, interrupted)
+
+
+def chunk_capacity(chains: int, dim: int, most: int) -> int:
+    """Draws that fit into ``CHUNK_BYTES``, and no more than are wanted."""
+    return max(1, min(most, CHUNK_BYTES // (8 * chains * (dim + 8))))

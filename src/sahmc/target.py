@@ -1,0 +1,110 @@
+"""The tilted target: all that a kernel sees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from sahmc.model import Model
+from sahmc.program import Program, trace
+from sahmc.pytree import strategy
+from sahmc.tilt import Energy, Level, Theta, Tilt
+from sahmc.validate import require
+
+Vector = Float[Array, " dim"]
+
+
+class Base(NamedTuple):
+    """The prior's share of the energy, on which the tilt does not act."""
+
+    energy: Energy
+    grad: Vector | None
+
+
+class ChainState(NamedTuple):
+    """What the next step needs, the same for all kernels; untilted.
+
+    ``energy`` is what the tilt acts on: U, or -log likelihood where the prior is the base measure. ``grad`` is None
+    for kernels that need none.
+    """
+
+    position: Vector
+    energy: Energy
+    grad: Vector | None
+    base: Base | None
+
+
+@strategy
+class TiltedTarget:
+    """exp(-base(x) - E(x) - Theta(E(x))): a log density, a tilt, theta, and a step size for each level."""
+
+    program: Program
+    tilt: Tilt
+    theta: Theta
+    step_scale: Float[Array, " levels"]
+
+    def evaluate(self, position: Vector) -> ChainState:
+        return evaluate(self.program, position)
+
+    def draw_level(self, uniform: Energy, state: ChainState) -> Level:
+        return self.tilt.draw_level(uniform, self.theta, state.energy)
+
+    def step_scale_at(self, level: Level) -> Energy:
+        return self.step_scale[level].astype(self.theta.dtype)
+
+    def potential(self, state: ChainState, level: Level) -> Energy:
+        """What a trajectory at this level conserves."""
+        return _plus_base(self.tilt.potential(self.theta, state.energy, level), state)
+
+    def gradient(self, level: Level) -> Callable[[ChainState], Vector]:
+        """The gradient of ``potential``, prepared for a trajectory at this level."""
+        scale = self.tilt.force_scale(self.theta, level)
+
+        def gradient(state: ChainState) -> Vector:
+            grad = scale(state.energy) * state.grad
+            return grad if state.base is None else grad + state.base.grad
+
+        return gradient
+
+    def decision(self, state: ChainState, level: Level) -> Energy:
+        """The tilted energy, on which a proposal is accepted or rejected."""
+        return _plus_base(self.tilt.decision(self.theta, state.energy, level), state)
+
+
+def _plus_base(energy: Energy, state: ChainState) -> Energy:
+    return energy if state.base is None else energy + state.base.energy
+
+
+def evaluate(program: Program, position: Vector) -> ChainState:
+    energy, grad, base = program(position)
+    return ChainState(position, energy, grad, base)
+
+
+def energy_program(
+    model: Model | Callable[[Any], Any], unravel: Callable[[Vector], Any], example: Vector, gradient: bool
+) -> Program:
+    """E, its gradient, and the prior's (``Base``) as one program of a flat position; the model is called once."""
+
+    def energy_of(log_density: Callable[[Any], Any]) -> Callable[[Vector], Any]:
+        def energy(flat: Vector) -> Any:
+            value = jnp.asarray(log_density(unravel(flat)))
+            require(
+                value.shape == () and jnp.issubdtype(value.dtype, jnp.floating),
+                "a log density must return one real number",
+                f"an array of shape {value.shape} and type {value.dtype} from a position of dimension {flat.size}",
+                "sum over data and coordinates; the function is given one position, never a batch of chains",
+            )
+            return -value.astype(flat.dtype)
+
+        return jax.value_and_grad(energy) if gradient else lambda flat: (energy(flat), None)
+
+    def energies(flat: Vector) -> Any:
+        if isinstance(model, Model):
+            return (*energy_of(model.log_likelihood)(flat), Base(*energy_of(model.log_prior)(flat)))
+        return (*energy_of(model)(flat), None)
+
+    return trace(energies, example)

@@ -1,0 +1,21 @@
+"""Every check of what the user passed: what must hold, what was given, what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def require(holds: Any, must: str, given: Any, todo: str) -> None:
+    """Raise ``ValueError`` in the one pattern of this library unless ``holds``."""
+    if not bool(holds):
+        raise ValueError(f"{must}; got {given!r}. To fix it, {todo}.")
+
+
+def require_known(name: Any, known: Any, what: str) -> None:
+    names = ", ".join(repr(k) for k in sorted(known))
+    require(name in known, f"{what} must be one of {names}", name, f"pass one of these names or {what} object")
+
+
+def require_count(value: Any, name: str, least: int = 1) -> None:
+    ok = isinstance(value, int) and not isinstance(value, bool) and value >= least
+    require(ok, f"{name} must be a whole number of at least {least}", value, f"pass {name}={max(least, 1)} or more")
