@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sahmc.algorithm import SAHMCState as SAHMCState
+    from sahmc.algorithm import init as init
     from sahmc.algorithm import sahmc_step as sahmc_step
     from sahmc.gain import Gain as Gain
     from sahmc.hamiltonian.metric import DenseMetric as DenseMetric
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from sahmc.partition import EnergyPartition as EnergyPartition
     from sahmc.partition import TemperatureLadder as TemperatureLadder
     from sahmc.result import Result as Result
-    from sahmc.sample import sample as sample
+    from sahmc.sampling import sample as sample
+    from sahmc.target import TiltedTarget as TiltedTarget
     from sahmc.tilt import LinearTilt as LinearTilt
     from sahmc.tilt import NoTilt as NoTilt
     from sahmc.tilt import StepTilt as StepTilt
@@ -35,7 +37,8 @@ _HOME = {
     "sahmc.model": ("Model",),
     "sahmc.partition": ("EnergyPartition", "TemperatureLadder"),
     "sahmc.result": ("Result",),
-    "sahmc.sample": ("sample",),
+    "sahmc.sampling": ("sample",),
+    "sahmc.target": ("TiltedTarget",),
     "sahmc.tilt": ("LinearTilt", "NoTilt", "StepTilt", "TemperedTilt"),
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from sahmc.kernels.base import Kernel, TransitionInfo
-from sahmc.program import Program
-from sahmc.target import ChainState, TiltedTarget, evaluate
+from sahmc.target import ChainState, TiltedTarget
 from sahmc.theta import ThetaState, init_theta, update_theta
-
 
 SHARED = 2**31 - 1
 """Chain number under which the randomness that all chains share is drawn."""
@@ -25,9 +23,9 @@ class SAHMCState(NamedTuple):
     theta: ThetaState
 
 
-def init(program: Program, positions: Float[Array, "chains dim"], theta: Float[Array, "*own regions"]) -> SAHMCState:
-    """Energies and gradients at the starting positions, and theta_0."""
-    return SAHMCState(jax.vmap(evaluate, (None, 0))(program, positions), init_theta(theta))
+def init(target: TiltedTarget, positions: Float[Array, "chains dim"]) -> SAHMCState:
+    """Energies and gradients at the starting positions, and the target's theta as theta_0."""
+    return SAHMCState(jax.vmap(target.evaluate)(positions), init_theta(target.theta))
 
 
 def sahmc_step(
@@ -40,18 +38,17 @@ def sahmc_step(
 ) -> tuple[SAHMCState, TransitionInfo]:
     """Move and decide, see where the chains are, learn theta.
 
-    ``target`` carries the tilt; its theta is replaced by that of ``state``. ``gain=0`` leaves theta as it is, and the
-    iteration is then an ordinary Markov transition.
+    The theta in force is that of ``state``. ``gain=0`` leaves it as it is, and the iteration is then an ordinary Markov
+    transition. ``info.level`` says in which region each chain is counted.
     """
     theta = state.theta.theta
     kernel = kernel.refresh(jax.random.fold_in(rng_key, SHARED))
     keys = jax.vmap(jax.random.fold_in, (None, 0))(rng_key, jnp.arange(state.chains.energy.shape[0]))
 
-    def move(key: Key[Array, ""], chain: ChainState, theta: Float[Array, " regions"]):
-        tilt = target.tilt
-        chain, info = kernel.step(key, chain, TiltedTarget(target.program, tilt, theta, target.step_scale))
-        membership = tilt.membership(theta, chain.energy)
-        region = tilt.region(theta, chain.energy, info.level)
+    def move(key: Key[Array, ""], chain: ChainState, theta: Float[Array, " regions"]) -> Any:
+        chain, info = kernel.step(key, chain, target.with_theta(theta))
+        membership = target.tilt.membership(theta, chain.energy)
+        region = target.tilt.region(theta, chain.energy, info.level)
         return chain, info, membership, region
 
     own = 0 if theta.ndim == 2 else None

@@ -18,8 +18,8 @@ class Gain:
     is refused.
     """
 
-    t0: float
-    power: float = 1.0
+    t0: float | int
+    power: float | int = 1.0
 
     def __post_init__(self) -> None:
         require(self.t0 >= 1, "gain t0 must be at least 1", self.t0, "pass Gain(t0=...) with t0 >= 1")

@@ -6,7 +6,7 @@ the posterior counts for less.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,14 +24,18 @@ def log_normalise(log_weight: np.ndarray) -> np.ndarray:
     return log_weight - high - np.log(np.exp(log_weight - high).sum(dtype=float))
 
 
-def error_of_mean(values: np.ndarray) -> np.ndarray:
+def error_of_mean(values: np.ndarray) -> Any:
     """Standard error of the mean of ``values`` (chain, draw, ...), autocorrelation and chains that differ included."""
     from arviz_stats.base import array_stats
 
     size = values.shape[0] * values.shape[1]
     spread = values.var(axis=(0, 1))
     ess = np.asarray(array_stats.ess(values, chain_axis=0, draw_axis=1, method="mean"))
-    return np.sqrt(np.where(spread > 0, spread / np.where(np.isfinite(ess), ess, 1.0), 0.0)) if size > 1 else spread * np.nan
+    return (
+        np.sqrt(np.where(spread > 0, spread / np.where(np.isfinite(ess), ess, 1.0), 0.0))
+        if size > 1
+        else spread * np.nan
+    )
 
 
 def weighted_mean(values: np.ndarray, weight: np.ndarray) -> Expectation:
@@ -45,7 +49,7 @@ def weighted_mean(values: np.ndarray, weight: np.ndarray) -> Expectation:
     return Expectation(mean, error_of_mean(weight.size * column * (values - mean)))
 
 
-def weighted_variance(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
+def weighted_variance(values: np.ndarray, weight: np.ndarray) -> Any:
     column = weight.reshape(weight.shape + (1,) * (values.ndim - 2))
     return (column * (values - (column * values).sum(axis=(0, 1))) ** 2).sum(axis=(0, 1))
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int
 
 from sahmc.pytree import strategy
@@ -17,25 +17,25 @@ from sahmc.validate import require
 class EnergyPartition:
     """E_1 = {U <= u_1}, E_2 = {u_1 < U <= u_2}, ..., E_m = {U > u_{m-1}}.
 
-    ``edges`` are u_1 < ... < u_{m-1}; m is derived. ``StepTilt`` owns the m subregions between the
+    ``edges`` are u_1 < ... < u_{m-1}; m is derived, and without edges there is one region. ``StepTilt`` owns the m subregions between the
     edges, ``LinearTilt`` uses the edges themselves as its nodes.
     """
 
-    edges: ArrayLike
+    edges: Any
 
     def __post_init__(self) -> None:
         edges = np.asarray(self.edges, dtype=float)
-        ok = edges.ndim == 1 and edges.size >= 1 and np.all(np.isfinite(edges)) and np.all(np.diff(edges) > 0)
+        ok = edges.ndim == 1 and np.all(np.isfinite(edges)) and np.all(np.diff(edges) > 0)
         require(
             ok,
-            "energy edges must be finite, strictly increasing and at least one",
+            "energy edges must be a vector of finite, strictly increasing numbers",
             edges.tolist(),
             "sort them and drop repeats, or use EnergyPartition.uniform(low, high, width)",
         )
         object.__setattr__(self, "edges", jnp.asarray(edges))
 
     @classmethod
-    def uniform(cls, low: float, high: float, width: float) -> EnergyPartition:
+    def uniform(cls, low: float | int, high: float | int, width: float | int) -> EnergyPartition:
         """Edges low, low + width, ..., high: the paper's equal energy bandwidth."""
         require(high > low, "high must lie above low", (low, high), "swap them")
         require(width > 0, "width must be positive", width, "use width=2, as the paper does")
@@ -65,9 +65,9 @@ class TemperatureLadder:
     1 / sqrt(beta + r). It is 0 where the base measure is flat.
     """
 
-    betas: ArrayLike
-    reference: ArrayLike = 0.0
-    prior_share: ArrayLike = 0.0
+    betas: Any
+    reference: Any = 0.0
+    prior_share: Any = 0.0
 
     def __post_init__(self) -> None:
         betas = np.asarray(self.betas, dtype=float)
@@ -80,7 +80,7 @@ class TemperatureLadder:
         )
         self._set(betas, self.reference, self.prior_share)
 
-    def _set(self, betas: ArrayLike, reference: ArrayLike, prior_share: ArrayLike) -> TemperatureLadder:
+    def _set(self, betas: Any, reference: Any, prior_share: Any) -> TemperatureLadder:
         object.__setattr__(self, "betas", jnp.asarray(betas, jnp.result_type(float)))
         object.__setattr__(self, "reference", jnp.asarray(reference, jnp.result_type(float)))
         object.__setattr__(self, "prior_share", jnp.asarray(prior_share, jnp.result_type(float)))
@@ -93,7 +93,7 @@ class TemperatureLadder:
 
     @classmethod
     def geometric(
-        cls, t_max: float, levels: int, *, reference: float = 0.0, prior_share: float = 0.0
+        cls, t_max: float | int, levels: int, *, reference: float = 0.0, prior_share: float = 0.0
     ) -> TemperatureLadder:
         """``levels`` of them with beta + prior_share geometric, from 1 to 1/t_max (``math.inf``: to 0, the prior)."""
         require(t_max > 1, "t_max must exceed 1", t_max, "start with 30")
@@ -115,6 +115,6 @@ class TemperatureLadder:
         return jnp.sqrt((1.0 + self.prior_share) / (self.betas + self.prior_share))
 
 
-def ladder_size(dim: float, log_range: float) -> int:
+def ladder_size(dim: int, log_range: float) -> int:
     """m = 1.5 sqrt(d/2) log(T_max) + 1, at least 4: neighbouring levels then overlap in energy."""
     return max(4, round(1.5 * math.sqrt(dim / 2) * log_range) + 1)

@@ -42,7 +42,8 @@ def starting_positions(
     shape = jax.tree.map(jnp.shape, initvals[0])
     for i, position in enumerate(initvals):
         require(
-            jax.tree.structure(position) == jax.tree.structure(initvals[0]) and jax.tree.map(jnp.shape, position) == shape,
+            jax.tree.structure(position) == jax.tree.structure(initvals[0])
+            and jax.tree.map(jnp.shape, position) == shape,
             "all starts must have the same structure and shapes as that of chain 0",
             f"chain {i}: {jax.tree.map(jnp.shape, position)} against {shape}",
             "build every start in the same way",

@@ -130,7 +130,7 @@ class Result:
         Needs a ``Model`` and a tempered tilt whose last level is the prior, beta = 0, with one theta for all chains that
         was frozen while the draws were made.
         """
-        top = float(self.partition.betas[-1]) if isinstance(self.partition, TemperatureLadder) else None  # type: ignore[index]
+        top = float(self.partition.betas[-1]) if isinstance(self.partition, TemperatureLadder) else None
         require(
             top == 0.0 and self.settings["prior"] and self.settings["adapt"] == "tune" and self.theta.ndim == 1,
             "log_evidence needs draws at the prior, beta = 0, under one frozen theta",

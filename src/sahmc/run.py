@@ -27,6 +27,7 @@ from sahmc.tilt import Tilt
 NEVER = 2**31 - 1
 CHUNK_SECONDS = 0.3
 CHUNK_BYTES = 2**26
+CHUNK_DRAWS = 2048
 
 
 @strategy
@@ -120,9 +121,7 @@ def run_chunk(
             diverging=info.diverging,
             is_accepted=info.is_accepted,
         )
-        tally = Tally(
-            info.n_steps.sum(), info.diverging.sum(), info.mechanical_acceptance.mean()
-        )
+        tally = Tally(info.n_steps.sum(), info.diverging.sum(), info.mechanical_acceptance.mean())
         return RunState(sahmc, steps, trips, state.t + schedule.learn_theta, state.t_key + 1), draw, tally
 
     def body(i: Int[Array, ""], carry: Any) -> Any:
@@ -139,7 +138,10 @@ def run_chunk(
 
 
 def log_weights(
-    setup: Setup, theta: Float[Array, "*own regions"], visited: Bool[Array, "*own regions"], energy: Float[Array, " chains"]
+    setup: Setup,
+    theta: Float[Array, "*own regions"],
+    visited: Bool[Array, "*own regions"],
+    energy: Float[Array, " chains"],
 ) -> Float[Array, " chains"]:
     """log w = Theta(U), less what makes weights under different theta (of other times, of other chains) comparable."""
 
@@ -248,6 +250,6 @@ class Runner:
         return Outcome(state, drawn, visits, gradients, diverging, interrupted)
 
 
-def chunk_capacity(chains: int, dim: int, most: int) -> int:
-    """Draws that fit into ``CHUNK_BYTES``, and no more than are wanted."""
-    return max(1, min(most, CHUNK_BYTES // (8 * chains * (dim + 8))))
+def chunk_capacity(chains: int, dim: int) -> int:
+    """Draws a chunk has room for. The same for runs of any length, so that they share compiled code."""
+    return max(1, min(CHUNK_DRAWS, CHUNK_BYTES // (8 * chains * (dim + 8))))

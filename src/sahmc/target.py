@@ -44,11 +44,23 @@ class TiltedTarget:
 
     program: Program
     tilt: Tilt
-    theta: Theta
+    theta: Float[Array, "*own regions"]
     step_scale: Float[Array, " levels"]
 
+    @classmethod
+    def build(
+        cls, model: Model | Callable[[Any], Any], example: Vector, tilt: Tilt, gradient: bool = True
+    ) -> TiltedTarget:
+        """For a model of flat positions like ``example``: theta zero, and the tilt's own step sizes."""
+        program = energy_program(model, lambda flat: flat, example, gradient)
+        return cls(program, tilt, jnp.zeros(tilt.num_regions, example.dtype), tilt.step_scale.astype(example.dtype))
+
+    def with_theta(self, theta: Theta) -> TiltedTarget:
+        return TiltedTarget(self.program, self.tilt, theta, self.step_scale)
+
     def evaluate(self, position: Vector) -> ChainState:
-        return evaluate(self.program, position)
+        energy, grad, base = self.program(position)
+        return ChainState(position, energy, grad, base)
 
     def draw_level(self, uniform: Energy, state: ChainState) -> Level:
         return self.tilt.draw_level(uniform, self.theta, state.energy)
@@ -79,11 +91,6 @@ def _plus_base(energy: Energy, state: ChainState) -> Energy:
     return energy if state.base is None else energy + state.base.energy
 
 
-def evaluate(program: Program, position: Vector) -> ChainState:
-    energy, grad, base = program(position)
-    return ChainState(position, energy, grad, base)
-
-
 def energy_program(
     model: Model | Callable[[Any], Any], unravel: Callable[[Vector], Any], example: Vector, gradient: bool
 ) -> Program:
@@ -107,4 +114,10 @@ def energy_program(
             return (*energy_of(model.log_likelihood)(flat), Base(*energy_of(model.log_prior)(flat)))
         return (*energy_of(model)(flat), None)
 
-    return trace(energies, example)
+    try:
+        return trace(energies, example)
+    except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError) as error:
+        raise ValueError(
+            "a log density must be a JAX function of traced arrays; got one that turned its argument into a plain number, "
+            "boolean or NumPy array. To fix it, use jax.numpy in place of numpy and jnp.where in place of if."
+        ) from error

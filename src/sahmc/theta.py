@@ -55,7 +55,7 @@ def update_theta(
     """
     count = (region[:, None] == jnp.arange(desired.shape[0])).astype(jnp.int32)
     if state.theta.ndim == 1:
-        membership, count = pool(membership), count.sum(0)
+        membership, count = pool(membership), count.sum(0, dtype=jnp.int32)
     theta = recentre(state.theta + gain * (membership - desired))
     return state._replace(theta=theta, visits=state.visits + count)
 
@@ -85,9 +85,7 @@ def freeze_theta(theta: np.ndarray, visits: np.ndarray) -> np.ndarray:
     return filled.reshape(np.shape(visits))
 
 
-def expected_frequency(
-    desired: Float[Array, " regions"], visited: Array
-) -> Float[Array, "*own regions"]:
+def expected_frequency(desired: Float[Array, " regions"], visited: Array) -> Float[Array, "*own regions"]:
     """pi_i + nu where E_i is not empty, nu = (sum of pi over empty regions) / (m - m_0); 0 where it is."""
     empty = jnp.where(visited, 0.0, desired).sum(-1, keepdims=True)
     nu = empty / jnp.maximum(1, visited.sum(-1, keepdims=True))

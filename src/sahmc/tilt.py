@@ -7,6 +7,7 @@ Every tilt answers the same questions. About a draw: ``bias``, its log weight Th
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import ClassVar
 
@@ -16,35 +17,39 @@ from jaxtyping import Array, Float, Int
 
 from sahmc.partition import EnergyPartition, TemperatureLadder
 from sahmc.pytree import strategy
+from sahmc.validate import require
 
 Theta = Float[Array, " regions"]
 Energy = Float[Array, ""]
 Level = Int[Array, ""]
 
 
-class Tilt:
+class Tilt(ABC):
     """The interface, and what most tilts share: nothing is drawn before a move, -grad U drives it."""
 
     name: ClassVar[str]
 
     @property
+    @abstractmethod
     def num_regions(self) -> int:
-        raise NotImplementedError
+        """m."""
 
     @property
     def step_scale(self) -> Float[Array, " levels"]:
         """A step size for each level that can be drawn before a move, as a multiple of the kernel's."""
         return jnp.ones(1)
 
+    @abstractmethod
     def bias(self, theta: Theta, energy: Energy) -> Energy:
-        raise NotImplementedError
+        """Theta(U): the log weight of a draw."""
 
+    @abstractmethod
     def membership(self, theta: Theta, energy: Energy) -> Theta:
-        raise NotImplementedError
+        """e: where a draw is, a probability over the regions."""
 
+    @abstractmethod
     def region(self, theta: Theta, energy: Energy, level: Level) -> Level:
         """The one region, node or level to which a draw is counted."""
-        raise NotImplementedError
 
     def draw_level(self, uniform: Energy, theta: Theta, energy: Energy) -> Level:
         return jnp.zeros((), jnp.int32)
@@ -101,7 +106,7 @@ class StepTilt(Tilt):
 
     @property
     def num_regions(self) -> int:
-        return self.partition.edges.shape[-1] + 1  # type: ignore[union-attr]
+        return self.partition.edges.shape[-1] + 1
 
     def bias(self, theta: Theta, energy: Energy) -> Energy:
         return theta[self.partition.region(energy)]
@@ -125,9 +130,13 @@ class LinearTilt(Tilt):
     partition: EnergyPartition
     name: ClassVar[str] = "linear"
 
+    def __post_init__(self) -> None:
+        nodes = self.partition.edges.shape[0]
+        require(nodes >= 2, "a linear tilt needs at least two nodes", nodes, "pass a partition with more edges")
+
     @property
     def num_regions(self) -> int:
-        return self.partition.edges.shape[-1]  # type: ignore[union-attr]
+        return self.partition.edges.shape[-1]
 
     def _nodes(self, theta: Theta) -> Theta:
         return jnp.asarray(self.partition.edges, theta.dtype)
@@ -174,7 +183,7 @@ class TemperedTilt(Tilt):
 
     @property
     def num_regions(self) -> int:
-        return self.partition.betas.shape[-1]  # type: ignore[union-attr]
+        return self.partition.betas.shape[-1]
 
     @property
     def step_scale(self) -> Float[Array, " levels"]:

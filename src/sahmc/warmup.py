@@ -189,7 +189,9 @@ def starting_theta(tilt: Tilt, pilot: Pilot | None, desired: Any) -> np.ndarray:
         edges = np.asarray(tilt.partition.edges, float)  # type: ignore[attr-defined]
         s = pilot.above(edges)
         middle = 0.5 * (s[1:] + s[:-1])
-        inner = half * np.log(steep) + (half - 1) * np.log(middle) - steep * middle - gammaln(half) + np.log(np.diff(edges))
+        inner = (
+            half * np.log(steep) + (half - 1) * np.log(middle) - steep * middle - gammaln(half) + np.log(np.diff(edges))
+        )
         below = np.log(gammainc(half, steep * s[0]))
         above = half * np.log(steep) + (half - 1) * np.log(s[-1]) - steep * s[-1] - gammaln(half)
         theta = np.concatenate([[below], inner, [above]])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 from jaxtyping import Array, Float, Int
 
@@ -32,7 +34,7 @@ def leapfrog(
     def drift(position: Vector, momentum: Vector) -> ChainState:
         return target.evaluate(position + step_size * metric.velocity(momentum))
 
-    def drift_and_kick(_: int, carry: tuple[Vector, Vector]) -> tuple[Vector, Vector]:
+    def drift_and_kick(_: Any, carry: tuple[Vector, Vector]) -> tuple[Vector, Vector]:
         position, momentum = carry
         state = drift(position, momentum)
         return state.position, momentum - step_size * gradient(state)

@@ -5,12 +5,12 @@ A metric holds M^-1, which is an estimate of the covariance of the position.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from sahmc.pytree import strategy
@@ -19,30 +19,26 @@ from sahmc.validate import require
 Vector = Float[Array, " dim"]
 
 
-class Metric:
+class Metric(ABC):
     """The interface of a metric."""
 
     name: ClassVar[str]
 
     @classmethod
-    def identity(cls, dim: int) -> Metric:
-        raise NotImplementedError
-
-    @classmethod
+    @abstractmethod
     def from_covariance(cls, covariance: np.ndarray) -> Metric:
         """The metric for draws of this covariance: a vector of variances or, for ``dense``, a matrix."""
-        raise NotImplementedError
 
     def check_dim(self, dim: int) -> None:
         """Raise unless this metric fits positions of this dimension."""
 
+    @abstractmethod
     def momentum(self, noise: Vector) -> Vector:
         """y ~ N(0, M), made of noise ~ N(0, I)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def velocity(self, momentum: Vector) -> Vector:
         """M^-1 y."""
-        raise NotImplementedError
 
     def kinetic_energy(self, momentum: Vector) -> Float[Array, ""]:
         return 0.5 * jnp.sum(momentum * self.velocity(momentum))
@@ -53,10 +49,6 @@ class UnitMetric(Metric):
     """M = I."""
 
     name: ClassVar[str] = "unit"
-
-    @classmethod
-    def identity(cls, dim: int) -> UnitMetric:
-        return cls()
 
     @classmethod
     def from_covariance(cls, covariance: np.ndarray) -> UnitMetric:
@@ -73,7 +65,7 @@ class UnitMetric(Metric):
 class DiagonalMetric(Metric):
     """M^-1 = diag(inverse_mass)."""
 
-    inverse_mass: ArrayLike
+    inverse_mass: Any
     name: ClassVar[str] = "diagonal"
 
     def __post_init__(self) -> None:
@@ -85,10 +77,6 @@ class DiagonalMetric(Metric):
             "pass the variances of the position, or metric='diagonal' to have them estimated",
         )
         object.__setattr__(self, "inverse_mass", jnp.asarray(values))
-
-    @classmethod
-    def identity(cls, dim: int) -> DiagonalMetric:
-        return cls(np.ones(dim))
 
     @classmethod
     def from_covariance(cls, covariance: np.ndarray) -> DiagonalMetric:
@@ -108,7 +96,7 @@ class DiagonalMetric(Metric):
 class DenseMetric(Metric):
     """M^-1 = inverse_mass, any symmetric positive definite matrix."""
 
-    inverse_mass: ArrayLike
+    inverse_mass: Any
     name: ClassVar[str] = "dense"
 
     def __post_init__(self) -> None:
@@ -122,10 +110,6 @@ class DenseMetric(Metric):
             "pass a covariance of the position with a little added to its diagonal, or metric='dense' to have it estimated",
         )
         object.__setattr__(self, "inverse_mass", jnp.asarray(values))
-
-    @classmethod
-    def identity(cls, dim: int) -> DenseMetric:
-        return cls(np.eye(dim))
 
     @classmethod
     def from_covariance(cls, covariance: np.ndarray) -> DenseMetric:
@@ -143,7 +127,7 @@ class DenseMetric(Metric):
         return jnp.asarray(self.inverse_mass, momentum.dtype) @ momentum
 
 
-def _check_dim(inverse_mass: ArrayLike, dim: int) -> None:
+def _check_dim(inverse_mass: Any, dim: int) -> None:
     shape = np.shape(inverse_mass)
     require(
         shape[0] == dim,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -30,7 +31,7 @@ class TransitionInfo(NamedTuple):
     level: Level
 
 
-class Kernel:
+class Kernel(ABC):
     """Leaves exp(-U - Theta(U)) invariant while theta is fixed.
 
     A kernel that a user builds may leave its step size and its metric open; ``tuned`` closes them.
@@ -45,6 +46,11 @@ class Kernel:
         return self.step_size is None
 
     @property
+    def moves(self) -> int:
+        """Moves that make one iteration of ``sample``."""
+        return 1
+
+    @property
     def covariance_rank(self) -> int:
         """What ``tuned`` wants to know of the position's covariance: 0 nothing, 1 variances, 2 the matrix."""
         return 0
@@ -52,19 +58,19 @@ class Kernel:
     def check(self, dim: int) -> None:
         """Raise a ValueError if this kernel does not fit positions of this dimension."""
 
+    @abstractmethod
     def tuned(self, step_size: Any, covariance: np.ndarray) -> Kernel:
         """This kernel with everything that was left open filled in, and nothing else changed."""
-        raise NotImplementedError
 
     def refresh(self, rng_key: Key[Array, ""]) -> Kernel:
         """What all chains share for one iteration, drawn anew (chains of different length would wait for the longest)."""
         return self
 
+    @abstractmethod
     def step(
         self, rng_key: Key[Array, ""], state: ChainState, target: TiltedTarget
     ) -> tuple[ChainState, TransitionInfo]:
         """One transition of one chain."""
-        raise NotImplementedError
 
 
 def draw_noise(rng_key: Key[Array, ""], like: Float[Array, " dim"], uniforms: int) -> tuple[Any, Any]:

@@ -23,15 +23,17 @@ from sahmc.validate import require, require_count, require_known
 class HMC(Kernel):
     """Momentum, leapfrog steps, and the decision of the paper.
 
-    ``step_size=None`` and a metric given by name ("diagonal", "dense") are found by a pilot run. A pair
-    ``num_integration_steps=(low, high)`` draws the length uniformly for each iteration, the same for all chains.
+    ``step_size=None`` and a metric given by name ("diagonal", "dense") are found by a pilot run.
+    ``num_integration_steps`` is the length of a trajectory; a pair (low, high) draws it uniformly for each move, the
+    same for all chains. None, the default, makes each iteration of ``sample`` four moves of 1 to 4 steps: modes are
+    found by climbing and descending, of which many short moves do more for the same gradients than one long move.
     ``jitter`` spreads the step size uniformly by that fraction to either side.
     """
 
     step_size: Any = None
-    num_integration_steps: int | tuple[int, int] = static(default=(1, 8))
+    num_integration_steps: int | tuple[int, int] | None = static(default=None)
     metric: Any = "diagonal"
-    jitter: float = 0.3
+    jitter: float | int = 0.3
     length: Any = dataclasses.field(default=None, init=False)
     name: ClassVar[str] = "hmc"
     uses_gradient: ClassVar[bool] = True
@@ -39,7 +41,7 @@ class HMC(Kernel):
     def __post_init__(self) -> None:
         require_step_size(self.step_size)
         length = self.num_integration_steps
-        low, high = length if isinstance(length, tuple) and len(length) == 2 else (length, length)
+        low, high = self._bounds
         require_count(low, "num_integration_steps")
         require_count(high, "num_integration_steps")
         require(low <= high, "a random trajectory length is a pair (low, high)", length, "swap the two")
@@ -62,14 +64,18 @@ class HMC(Kernel):
         return dataclasses.replace(self, step_size=step_size if self.tunes_step_size else self.step_size, metric=metric)
 
     @property
-    def _longest(self) -> int:
-        length = self.num_integration_steps
-        return length if isinstance(length, int) else length[1]
+    def moves(self) -> int:
+        return 4 if self.num_integration_steps is None else 1
+
+    @property
+    def _bounds(self) -> tuple[Any, Any]:
+        length = (1, 4) if self.num_integration_steps is None else self.num_integration_steps
+        return length if isinstance(length, tuple) and len(length) == 2 else (length, length)
 
     def refresh(self, rng_key: Key[Array, ""]) -> HMC:
-        if isinstance(self.num_integration_steps, int):
+        low, high = self._bounds
+        if low == high:
             return self
-        low, high = self.num_integration_steps
         new = jax.tree.map(lambda leaf: leaf, self)
         object.__setattr__(new, "length", jax.random.randint(rng_key, (), low, high + 1))
         return new
@@ -82,7 +88,7 @@ class HMC(Kernel):
         level = target.draw_level(u_level, state)
         spread = 1.0 + self.jitter * (2.0 * u_jitter - 1.0)
         step_size = jnp.asarray(self.step_size * target.step_scale_at(level) * spread, dtype)
-        num_steps = self._longest if self.length is None else self.length
+        num_steps = self._bounds[1] if self.length is None else self.length
 
         momentum = self.metric.momentum(noise)
         proposal, new_momentum = leapfrog(target, level, self.metric, state, momentum, step_size, num_steps)

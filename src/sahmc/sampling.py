@@ -25,7 +25,7 @@ from sahmc.result import Result
 from sahmc.round_trips import init_round_trips
 from sahmc.run import NEVER, Outcome, Runner, RunState, Schedule, Setup, chunk_capacity
 from sahmc.step_size import init_step_size
-from sahmc.target import energy_program
+from sahmc.target import TiltedTarget, energy_program
 from sahmc.theta import desired_frequencies, freeze_theta, init_theta
 from sahmc.tilt import TILTS, NoTilt, TemperedTilt, Tilt
 from sahmc.validate import require, require_count, require_known
@@ -44,7 +44,7 @@ def sample(
     kernel: str | Kernel = "hmc",
     tilt: str | Tilt = "tempered",
     partition: EnergyPartition | TemperatureLadder | None = None,
-    gain: Gain | float | None = None,
+    gain: Gain | float | int | None = None,
     desired: Any = None,
     theta: Literal["shared", "per-chain"] = "shared",
     adapt: Literal["tune", "always"] = "tune",
@@ -91,10 +91,17 @@ def sample(
     """
     for name, value in {"draws": draws, "tune": tune, "chains": chains, "thin": thin}.items():
         require_count(value, name)
-    require(0 < target_accept < 1, "target_accept must lie in (0, 1)", target_accept, "use 0.8 for HMC, 0.3 for a random walk")
+    require(
+        0 < target_accept < 1,
+        "target_accept must lie in (0, 1)",
+        target_accept,
+        "use 0.8 for HMC, 0.3 for a random walk",
+    )
     require_known(theta, ("shared", "per-chain"), "theta")
     require_known(adapt, ("tune", "always"), "adapt")
-    require(callable(model) or isinstance(model, Model), "model must be a log density or a Model", model, "pass a function")
+    require(
+        callable(model) or isinstance(model, Model), "model must be a log density or a Model", model, "pass a function"
+    )
     spec = _kernel(kernel)
     kind, partition = _tilt(tilt, partition, isinstance(model, Model))
     if partition is not None:
@@ -107,7 +114,9 @@ def sample(
             "pass partition= too",
         )
     gain = Gain(gain) if isinstance(gain, (int, float)) and not isinstance(gain, bool) else gain
-    require(gain is None or isinstance(gain, Gain), "gain must be a Gain, a number t0 or None", gain, "pass Gain(t0=...)")
+    require(
+        gain is None or isinstance(gain, Gain), "gain must be a Gain, a number t0 or None", gain, "pass Gain(t0=...)"
+    )
 
     seed, rng_key = _seed(random_seed)
     key_start, key_run = jax.random.split(rng_key)
@@ -115,21 +124,23 @@ def sample(
     spec.check(positions.shape[1])
     program = energy_program(model, unravel, positions[0], spec.uses_gradient)
     began = time.perf_counter()
-    start = jax.jit(init)(program, positions, jnp.zeros(1, positions.dtype))
+    one = jnp.ones(1, positions.dtype)
+    start = jax.jit(init)(TiltedTarget(program, NoTilt(), 0 * one, one), positions)
     check_starts(start.chains.energy, start.chains.grad, start.chains.base)
 
     has_prior = isinstance(model, Model)
     needs_pilot = spec.tunes_step_size or spec.covariance_rank > 0 or (partition is None and kind is not NoTilt)
-    pilot_size = max(4, tune // 4) if needs_pilot else 0
+    every = thin * spec.moves
+    pilot_size = max(4, tune * spec.moves // 4) if needs_pilot else 0
     pilot_total = pilot_size * (2 if has_prior else 1)
-    adapt_size = max(0, tune - pilot_total)
+    adapt_size = max(0, tune * spec.moves - pilot_total)
     if gain is None:
-        gain = Gain(max(1.0, (adapt_size if adapt == "tune" else adapt_size + draws * thin) / 20))
+        gain = Gain(max(1.0, (adapt_size if adapt == "tune" else adapt_size + draws * every) / 20))
 
-    with progress({"pilot": pilot_total, "adapt": adapt_size, "draw": draws * thin}, progressbar) as report:
-        runner = Runner(key_run, chunk_capacity(*positions.shape, max(draws, tune)), report)
+    with progress({"pilot": pilot_total, "adapt": adapt_size, "draw": draws * every}, progressbar) as report:
+        runner = Runner(key_run, chunk_capacity(*positions.shape), report)
         pilot, gradients = None, 0
-        state = start_run(start, init_step_size(jnp.ones(1, positions.dtype), eager=False))
+        state = start_run(start, init_step_size(one, eager=False))
         tuned = spec
         if needs_pilot:
             pilot, tuned, state, gradients = run_pilot(runner, program, start.chains, spec, target_accept, pilot_size)
@@ -137,7 +148,9 @@ def sample(
         built = build_tilt(kind, partition, pilot)
         pi = desired_frequencies(desired, built.num_regions).astype(positions.dtype)
         setup = Setup(program, built, tuned, pi, gain, target_accept)
-        state = _begin_adaptation(state, setup, starting_theta(built, pilot, pi), level_steps(built, spec, pilot), theta)
+        state = _begin_adaptation(
+            state, setup, starting_theta(built, pilot, pi), level_steps(built, spec, pilot), theta
+        )
         learn = Schedule(
             learn_theta=built.num_regions > 1,
             learn_step=spec.tunes_step_size,
@@ -146,7 +159,11 @@ def sample(
         learnt = runner.stage("adapt", state, setup, learn, adapt_size, keep=False)
         state, (bottom, top) = _freeze(learnt, built, adapt), _ends(built, learnt.visits)
         draw = Schedule(
-            learn_theta=adapt == "always" and built.num_regions > 1, average_from=NEVER, thin=thin, bottom=bottom, top=top
+            learn_theta=adapt == "always" and built.num_regions > 1,
+            average_from=NEVER,
+            thin=every,
+            bottom=bottom,
+            top=top,
         )
         drawn = runner.stage("draw", state, setup, draw, draws, keep=True)
 
@@ -188,7 +205,9 @@ def _kernel(kernel: str | Kernel) -> Kernel:
 def _tilt(tilt: Any, partition: Any, has_prior: bool) -> tuple[type[Tilt], Any]:
     """The kind of tilt and its partition, whichever way they were given."""
     if isinstance(tilt, Tilt):
-        require(partition is None, "a tilt object carries its own partition", "partition= as well", "leave one of them out")
+        require(
+            partition is None, "a tilt object carries its own partition", "partition= as well", "leave one of them out"
+        )
         tilt, partition = tilt.name, getattr(tilt, "partition", None)
     require_known(tilt, TILTS, "tilt")
     kind = TILTS[tilt]
@@ -199,7 +218,7 @@ def _tilt(tilt: Any, partition: Any, has_prior: bool) -> tuple[type[Tilt], Any]:
         type(partition).__name__,
         "change the tilt or the partition",
     )
-    flat_top = isinstance(partition, TemperatureLadder) and float(partition.betas[-1]) == 0 and not has_prior  # type: ignore[index]
+    flat_top = isinstance(partition, TemperatureLadder) and float(partition.betas[-1]) == 0 and not has_prior
     require(
         not flat_top,
         "a ladder may reach beta = 0 only where there is a prior",
@@ -216,7 +235,9 @@ def _seed(random_seed: Any) -> tuple[Any, jax.Array]:
     if random_seed is None or isinstance(random_seed, np.random.Generator):
         random_seed = int(np.random.default_rng(random_seed).integers(2**31))
     ok = isinstance(random_seed, (int, np.integer)) and not isinstance(random_seed, bool) and 0 <= random_seed < 2**63
-    require(ok, "random_seed must be a non-negative int, a NumPy Generator, a JAX key or None", random_seed, "pass 0, say")
+    require(
+        ok, "random_seed must be a non-negative int, a NumPy Generator, a JAX key or None", random_seed, "pass 0, say"
+    )
     return int(random_seed), jax.random.key(int(random_seed))
 
 
@@ -226,7 +247,8 @@ def _begin_adaptation(state: RunState, setup: Setup, theta: np.ndarray, steps: n
     chains = state.trips.count.shape[0]
     first = jnp.asarray(theta if own == "shared" else np.tile(theta, (chains, 1)), dtype)
     return state._replace(
-        sahmc=state.sahmc._replace(theta=init_theta(first)), steps=init_step_size(jnp.asarray(steps, dtype), eager=False)
+        sahmc=state.sahmc._replace(theta=init_theta(first)),
+        steps=init_step_size(jnp.asarray(steps, dtype), eager=False),
     )
 
 
@@ -280,7 +302,9 @@ def _result(
 def _warn(result: Result) -> None:
     """Say so when the run cannot be trusted."""
     if result.settings["interrupted"]:
-        warnings.warn(f"Interrupted: {result.energy.shape[1]} of {result.settings['draws']} draws were made.", stacklevel=3)
+        warnings.warn(
+            f"Interrupted: {result.energy.shape[1]} of {result.settings['draws']} draws were made.", stacklevel=3
+        )
     if result.theta.shape[-1] > 1 and result.round_trips.sum() == 0:
         warnings.warn(
             "No chain went from the lowest region to the highest and back while draws were made, so modes may be missing "

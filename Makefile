@@ -1,0 +1,37 @@
+# Every target makes its own .venv on a machine that has python3 (3.11 or newer), pip and make.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: demo test lint bench docs figures clean
+
+demo: $(VENV)/.demo   ## three modes from one: SAHMC beside plain HMC, under a minute
+	$(BIN)/sahmc demo --out out/demo.png
+
+test: $(VENV)/.test   ## the test suite
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+lint: $(VENV)/.lint   ## style and types
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+
+bench: $(VENV)/.bench   ## time of one transition beside BlackJAX
+	$(BIN)/python benchmarks/transition.py
+
+docs: $(VENV)/.docs   ## HTML pages in docs/_build
+	$(BIN)/sphinx-build -q -W -b html docs docs/_build
+
+figures: $(VENV)/.demo   ## the picture of the README
+	$(BIN)/sahmc demo --out docs/figures/three_modes.png
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: $(BIN)/python pyproject.toml constraints.txt
+	$(INSTALL) -e ".[plots]" && touch $@
+
+$(VENV)/.%: $(BIN)/python pyproject.toml constraints.txt
+	$(INSTALL) -e ".[$*]" && touch $@
+
+clean:
+	rm -rf $(VENV) out docs/_build

@@ -1,0 +1,119 @@
+"""Log densities with known answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Target:
+    """A log density, a start in one of its modes, and what a run must give.
+
+    ``mode`` maps one position to the number of the mode it belongs to; ``masses`` are the posterior probabilities of
+    the modes. ``mean`` and ``variance`` are of each coordinate, where they are known.
+    """
+
+    name: str
+    log_density: Callable[[Any], Any]
+    start: np.ndarray
+    mode: Callable[[Any], Any]
+    masses: np.ndarray
+    mean: np.ndarray | None = None
+    variance: np.ndarray | None = None
+
+    def indicators(self, position: Any) -> jax.Array:
+        """1 for the mode a position belongs to, 0 for the others: its expectation is ``masses``."""
+        return jax.nn.one_hot(self.mode(position), len(self.masses))
+
+
+def nearest(centres: Any) -> Callable[[Any], Any]:
+    """The number of the centre nearest to a position."""
+    points = jnp.asarray(centres)
+    return lambda x: jnp.argmin(jnp.sum((x - points) ** 2, axis=-1))
+
+
+def mixture(a: float | int = -8.0, b: float | int = 6.0) -> Target:
+    """The paper's three Gaussians in the plane (section 4.1): at (a, a), at (b, b) and, where it starts, at the origin.
+
+    Correlations are 0.9, -0.9 and 0. (a, b) is (-6, 4) in set 1, (-8, 6) in set 2.
+    """
+    centres = np.array([[a, a], [b, b], [0.0, 0.0]])
+    correlation = np.array([0.9, -0.9, 0.0])
+    scale = 1.0 / (1.0 - correlation**2)
+    log_norm = 0.5 * np.log(scale) - np.log(2 * np.pi) - np.log(3)
+
+    def log_density(x: Any) -> Any:
+        dx, dy = x[0] - centres[:, 0], x[1] - centres[:, 1]
+        form = (dx * dx + dy * dy - 2 * correlation * dx * dy) * scale
+        return jax.nn.logsumexp(log_norm - 0.5 * form)
+
+    mean = np.full(2, (a + b) / 3)
+    variance = np.full(2, 1 + (a**2 + b**2) / 3 - mean[0] ** 2)
+    name = f"mixture({a:g}, {b:g})"
+    return Target(name, log_density, np.zeros(2), nearest(centres), np.full(3, 1 / 3), mean, variance)
+
+
+def eight_modes(dim: int = 11, edge: float | int = 10.0) -> Target:
+    """The paper's eight unit Gaussians (section 4.2), on a cube whose further coordinates alternate 0 and ``edge``."""
+    corners = np.array([[1, 1, 1], [0, 0, 0], [1, 0, 1], [0, 1, 1], [0, 0, 1], [0, 1, 0], [1, 0, 0], [1, 1, 0]])
+    further = np.arange(3, dim) % 2
+    tail = np.where(corners[:, 2:3] == 1, 1 - further, further) if dim > 3 else np.empty((8, 0))
+    centres = edge * np.hstack([corners, tail])
+
+    def log_density(x: Any) -> Any:
+        return jax.nn.logsumexp(-0.5 * jnp.sum((x - centres) ** 2, axis=-1)) - np.log(8) - 0.5 * dim * np.log(2 * np.pi)
+
+    mean, variance = np.full(dim, edge / 2), np.full(dim, 1 + edge**2 / 4)
+    name = f"eight modes, d = {dim}, edge {edge:g}"
+    return Target(name, log_density, centres[0], nearest(centres), np.full(8, 1 / 8), mean, variance)
+
+
+def sensor_network() -> Target:
+    """Where four sensors are, from distances to each other and to two known ones (section 4.3); d = 8.
+
+    Modes are the sides of the line through the known sensors on which sensors 1 and 3 lie: (--), (-+), (+-), (++). Data as in Ahn,
+    Chen and Welling (2013) and Tak, Meng and van Dyk (2018). Reference values come from long parallel-tempering runs.
+    """
+    known = np.array([[0.5, 0.3], [0.3, 0.7]])
+    spread, noise = 0.3, 0.02
+    pairs = [
+        (0, 4, 0.6103),
+        (0, 5, 0.3631),
+        (2, 4, 0.2995),
+        (2, 5, 0.5656),
+        (0, 3, 0.9266),
+        (1, 2, 0.2970),
+        (1, 3, 0.8524),
+    ]
+    unseen = [(1, 4), (1, 5), (3, 4), (3, 5), (0, 1), (0, 2), (2, 3)]
+    left, right = np.array([p[:2] for p in pairs]).T
+    observed = np.array([p[2] for p in pairs])
+    lost_left, lost_right = np.array(unseen).T
+
+    def squared(points: Any, i: Any, j: Any) -> Any:
+        return jnp.sum((points[i] - points[j]) ** 2, axis=-1)
+
+    def log_density(x: Any) -> Any:
+        points = jnp.concatenate([x.reshape(4, 2), jnp.asarray(known, x.dtype)])
+        seen, lost = squared(points, left, right), squared(points, lost_left, lost_right)
+        far = (
+            -0.5 * seen / spread**2
+            - 0.5 * ((observed - jnp.sqrt(seen)) / noise) ** 2
+            - np.log(noise * np.sqrt(2 * np.pi))
+        )
+        return jnp.sum(far) + jnp.sum(jnp.log(-jnp.expm1(-0.5 * lost / spread**2))) - jnp.sum(x**2) / 200
+
+    def side(x: Any) -> Any:
+        above = [0.4 * (x[2 * s] - 0.5) + 0.2 * (x[2 * s + 1] - 0.3) > 0 for s in (0, 2)]
+        return 2 * above[0].astype(int) + above[1].astype(int)
+
+    true = np.array([0.5748, 0.9069, 0.0991, 0.3651, 0.2578, 0.1350, 0.8546, 0.0392])
+    mean = np.array([0.2785, 0.7394, 0.5359, 0.2279, 0.5149, 0.2697, 0.4084, 0.4733])
+    sd = np.array([0.3199, 0.1624, 0.4134, 0.2763, 0.2646, 0.1347, 0.7232, 0.5589])
+    return Target("sensor network", log_density, true, side, np.array([0.237, 0.265, 0.263, 0.2345]), mean, sd**2)

@@ -1,0 +1,45 @@
+import numpy as np
+
+from sahmc.importance import kish_efficiency, log_normalise, systematic_resample, weighted_mean, weighted_variance
+
+CHAINS, DRAWS, RHO = 4, 2000, 0.95
+
+
+def reweighted_ar1(rng):
+    """AR(1) draws of N(0, 1.5^2), weighted to N(0, 1)."""
+    noise = rng.normal(size=(CHAINS, DRAWS)) * np.sqrt(1 - RHO**2)
+    x = np.empty((CHAINS, DRAWS))
+    x[:, 0] = rng.normal(size=CHAINS)
+    for t in range(1, DRAWS):
+        x[:, t] = RHO * x[:, t - 1] + noise[:, t]
+    x *= 1.5
+    return x, np.exp(log_normalise(-0.5 * x**2 * (1 - 1 / 2.25)))
+
+
+def test_error_counts_weights_and_autocorrelation_and_kish_does_not():
+    rng = np.random.default_rng(0)
+    runs = [reweighted_ar1(rng) for _ in range(200)]
+    found = [weighted_mean(x, w) for x, w in runs]
+    scores = np.array([e.mean / e.mcse for e in found])
+    assert 1 - 4 / np.sqrt(400) < scores.std() < 1 + 4 / np.sqrt(400)
+    kish_scores = [e.mean * np.sqrt(kish_efficiency(w) * w.size) for e, (_, w) in zip(found, runs, strict=True)]
+    assert np.std(kish_scores) > 3  # the twin: an error from the weights alone is far too small
+
+
+def test_variance_of_reweighted_draws():
+    rng = np.random.default_rng(1)
+    values = [weighted_variance(*reweighted_ar1(rng)) for _ in range(100)]
+    assert abs(np.mean(values) - 1) < 4 * np.std(values) / 10
+
+
+def test_weights_sum_to_one_whatever_their_scale():
+    for shift in (0.0, 500.0, -1e4):
+        assert np.isclose(np.exp(log_normalise(np.random.default_rng(2).normal(size=(3, 50)) + shift)).sum(), 1)
+
+
+def test_resampling_keeps_order_and_frequencies():
+    rng = np.random.default_rng(3)
+    weight = rng.dirichlet(np.ones(500))
+    index = systematic_resample(weight, 5000, rng)
+    assert (np.diff(index) >= 0).all() and len(index) == 5000
+    assert np.abs(np.bincount(index, minlength=500) - 5000 * weight).max() < 1

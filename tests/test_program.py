@@ -1,0 +1,54 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import sahmc
+from sahmc.program import trace
+from sahmc.run import run_chunk
+
+
+def test_runs_like_the_function():
+    data = jnp.arange(3.0)
+    program = trace(lambda x: (jnp.sum(x * data), {"twice": 2 * x}), jnp.ones(3))
+    value, rest = jax.vmap(program)(jnp.ones((4, 3)))
+    assert value.tolist() == [3.0] * 4 and rest["twice"].shape == (4, 3)
+
+
+def test_same_steps_are_shared_and_other_data_are_not_lost():
+    programs = [
+        trace(lambda x, k=k: jnp.sum(x * (jnp.arange(3.0) + jnp.asarray([k, k, k]))), jnp.ones(3)) for k in (1.0, 2.0)
+    ]
+    one, two = (trace(lambda x, d=d: jnp.sum(x * d), jnp.ones(3)) for d in (np.arange(3.0), np.arange(3.0) + 1))
+    assert one.steps is two.steps and float(one(jnp.ones(3))) == 3 and float(two(jnp.ones(3))) == 6
+    assert [float(p(jnp.ones(3))) for p in programs] == [6.0, 9.0]
+
+
+def test_unlike_steps_are_told_apart():
+    """The printed form of these two hides the one parameter in which they differ."""
+    rows = trace(lambda x: jax.lax.broadcast_in_dim(x, (3, 3), (0,)) * jnp.arange(3.0), jnp.ones(3))
+    columns = trace(lambda x: jax.lax.broadcast_in_dim(x, (3, 3), (1,)) * jnp.arange(3.0), jnp.ones(3))
+    assert rows.steps is not columns.steps
+    scaled = [trace(lambda x, k=k: k * x, jnp.ones(3)) for k in (0.1, 0.1000001)]
+    assert scaled[0].steps is not scaled[1].steps
+
+
+def test_log_density_is_called_once_in_a_run_and_sees_changed_data(origin):
+    calls = 0
+    centre = np.zeros(2, np.float32)
+
+    def log_density(x):
+        nonlocal calls
+        calls += 1
+        return -0.5 * jnp.sum((x - centre) ** 2)
+
+    def mean(seed):
+        return sahmc.sample(log_density, origin, draws=200, tune=200, chains=8, random_seed=seed).expectation().mean
+
+    first = mean(0)
+    assert calls == 1
+    compiled = run_chunk._cache_size()
+    centre = np.array([5.0, -5.0], np.float32)
+    second = mean(0)
+    assert calls == 2
+    assert run_chunk._cache_size() == compiled
+    assert np.allclose(second - first, [5, -5], atol=0.5)

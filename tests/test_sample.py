@@ -1,0 +1,186 @@
+"""What a user of sample() relies on."""
+
+import dataclasses
+import signal
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import sahmc
+from sahmc import run
+
+
+def normal(x):
+    return -0.5 * jnp.sum(x**2)
+
+
+QUICK = {"draws": 40, "tune": 60, "chains": 4, "progressbar": False}
+
+
+def quick(model=normal, initvals=None, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return sahmc.sample(
+            model, jnp.zeros(3) if initvals is None else initvals, **{**QUICK, "random_seed": 0, **options}
+        )
+
+
+def same(one, two):
+    return all(np.array_equal(a, b) for a, b in zip(*map(jax.tree.leaves, (one.draws, two.draws)), strict=True))
+
+
+def test_shapes_and_immutability():
+    result = quick()
+    assert result.draws.shape == (4, 40, 3)
+    assert all(
+        getattr(result, name).shape == (4, 40)
+        for name in ("energy", "region", "log_weight", "diverging", "log_density")
+    )
+    assert np.isclose(np.exp(result.log_weight).sum(), 1, atol=1e-5)
+    assert np.allclose(result.energy, -result.log_density)
+    assert result.theta.shape == result.visits.shape == result.desired.shape == result.step_size.shape
+    assert result.resample(100, 0).shape == (100, 3)
+    with pytest.raises(ValueError, match="read-only"):
+        result.draws[0, 0, 0] = 1.0
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        result.theta = None
+    with pytest.raises(TypeError):
+        result.settings["random_seed"] = 1
+
+
+def test_positions_are_any_pytree_of_floats():
+    def log_density(p):
+        return -0.5 * (p["scale"] - 1.0) ** 2 - 0.5 * jnp.sum((p["weights"] - 2.0) ** 2)
+
+    start = {"scale": 0.0, "weights": np.zeros((2, 3))}
+    result = quick(log_density, start, draws=500, tune=500, chains=8)
+    assert result.draws["scale"].shape == (8, 500) and result.draws["weights"].shape == (8, 500, 2, 3)
+    found = result.expectation()
+    assert abs(found.mean["scale"] - 1) < 4 * found.mcse["scale"]
+    assert (np.abs(found.mean["weights"] - 2) < 4.5 * found.mcse["weights"]).all()
+    both = result.expectation(lambda p: {"sum": jnp.sum(p["weights"]), "product": p["scale"] * p["weights"][0]})
+    assert abs(both.mean["sum"] - 12) < 4 * both.mcse["sum"] and both.mcse["product"].shape == (3,)
+    assert result.resample(10)["weights"].shape == (10, 2, 3)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_floats_of_both_sizes(dtype):
+    with jax.enable_x64(dtype == jnp.float64):
+        result = quick(initvals=jnp.zeros(3, dtype), draws=500, tune=400, chains=8)
+        found = result.expectation()
+    assert result.draws.dtype == result.theta.dtype == result.energy.dtype == dtype
+    assert (np.abs(found.mean) < 4 * found.mcse).all()
+
+
+@pytest.mark.parametrize("chains", [1, 1000])
+def test_few_and_many_chains(chains):
+    result = quick(chains=chains, draws=400 if chains == 1 else 20, tune=400 if chains == 1 else 100)
+    found = result.expectation()
+    assert result.draws.shape[0] == chains and (np.abs(found.mean) < 4 * found.mcse).all()
+
+
+def test_the_seed_is_recorded_and_gives_the_same_bits():
+    unnamed = quick(random_seed=None)
+    again = quick(random_seed=unnamed.settings["random_seed"])
+    assert same(unnamed, again)
+    assert not same(unnamed, quick(random_seed=unnamed.settings["random_seed"] + 1))
+    assert same(quick(random_seed=np.random.default_rng(5)), quick(random_seed=np.random.default_rng(5)))
+    assert same(quick(random_seed=jax.random.key(9)), quick(random_seed=9))
+
+
+def test_chunks_change_no_bit(monkeypatch):
+    whole = quick(thin=3)
+    monkeypatch.setattr(run, "CHUNK_SECONDS", 0.0)
+    monkeypatch.setattr(run, "CHUNK_DRAWS", 7)
+    assert same(whole, quick(thin=3))
+
+
+def test_thinning_keeps_every_kth_draw():
+    kernel = sahmc.HMC(0.5, 3, metric="unit")
+    options = {"kernel": kernel, "tilt": "none", "tune": 10}
+    assert np.array_equal(quick(draws=60, **options).draws[:, 4::5], quick(draws=12, thin=5, **options).draws)
+
+
+def test_chains_do_not_depend_on_how_many_there_are():
+    """One theta a chain: chain 0 of 2 is chain 0 of 6."""
+    options = {
+        "kernel": sahmc.HMC(0.5, (1, 3), metric="unit"),
+        "tilt": "step",
+        "partition": sahmc.EnergyPartition([1.0, 2.0, 4.0]),
+        "theta": "per-chain",
+        "adapt": "always",
+    }
+    few, many = quick(chains=2, **options), quick(chains=6, **options)
+    assert np.allclose(few.draws, many.draws[:2], atol=1e-3)
+
+
+def test_starts():
+    listed = quick(initvals=[jnp.full(3, float(i)) for i in range(4)], tune=1, draws=1)
+    assert listed.draws.shape == (4, 1, 3)
+    keyed = quick(initvals=lambda key: jax.random.normal(key, (3,)))
+    assert keyed.draws.shape == (4, 40, 3)
+    model = sahmc.Model(normal, lambda x: -0.5 * jnp.sum(x**2) / 100, lambda key: 10 * jax.random.normal(key, (3,)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        assert sahmc.sample(model, **QUICK).settings["prior"]
+
+
+def test_gradients_are_counted():
+    result = quick(kernel=sahmc.HMC(0.3, 7, metric="unit"), tilt="none", tune=10, draws=20)
+    assert result.num_gradients == 4 * 7 * 30
+    assert quick(kernel="random_walk", target_accept=0.3).num_gradients == 0
+
+
+@pytest.mark.parametrize("metric", ["unit", "diagonal", "dense"])
+def test_metrics_are_tuned(metric):
+    scale = jnp.array([0.1, 1.0, 10.0])
+    result = quick(
+        lambda x: normal(x / scale), kernel=sahmc.HMC(metric=metric), draws=600, tune=600, chains=16, tilt="none"
+    )
+    found = result.expectation(lambda x: (x / scale) ** 2)
+    # unit steps are those of the narrowest direction, and 2.5 of them cannot cross the widest: no claim there
+    checked = slice(0, 2) if metric == "unit" else slice(0, 3)
+    assert (np.abs(found.mean - 1) < 4.5 * found.mcse)[checked].all()
+    assert (0.05 if metric == "unit" else 0.5) < result.step_size[0] / (1.0 if metric != "unit" else 1.0) < 2.5
+
+
+def test_a_run_without_round_trips_warns(set2):
+    with pytest.warns(UserWarning, match="modes may be missing"):
+        sahmc.sample(set2.log_density, jnp.zeros(2), draws=3, tune=40, chains=2, random_seed=0)
+
+
+def test_ctrl_c_returns_what_was_drawn(monkeypatch):
+    monkeypatch.setattr(run, "CHUNK_SECONDS", 0.01)
+    chunks = 0
+    original = run.run_chunk
+
+    def interrupted(*args):
+        nonlocal chunks
+        chunks += 1
+        if chunks == 12:
+            signal.raise_signal(signal.SIGINT)
+        return original(*args)
+
+    monkeypatch.setattr(run, "run_chunk", interrupted)
+    with pytest.warns(UserWarning, match="Interrupted"):
+        result = sahmc.sample(normal, jnp.zeros(3), draws=5000, tune=20, chains=4, random_seed=0)
+    assert result.settings["interrupted"] and 0 < result.draws.shape[1] < 5000
+    assert result.expectation().mean.shape == (3,)
+
+
+def test_repr_says_the_essentials():
+    text = repr(quick())
+    assert all(word in text for word in ("4 chains x 40 draws", "round trips", "gradients", "seed 0"))
+
+
+def test_infinite_walls_are_rejections():
+    def boxed(x):
+        return jnp.where(jnp.all(jnp.abs(x) < 1.0), 0.0, -jnp.inf)
+
+    result = quick(boxed, draws=300, tune=300, chains=8)
+    assert (np.abs(result.draws) < 1).all() and result.diverging.any()
+    found = result.expectation(lambda x: x**2)
+    assert (np.abs(found.mean - 1 / 3) < 4.5 * found.mcse).all()

@@ -1,0 +1,91 @@
+"""Bad input is refused before anything is compiled, with what must hold, what was given and what to do."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import sahmc
+from sahmc.run import run_chunk
+
+
+def normal(x):
+    return -0.5 * jnp.sum(x**2)
+
+
+# the tests check types as they run; here the checks are to be the library's own
+unchecked_sample = getattr(sahmc.sample, "__wrapped__", sahmc.sample)
+EDGES = sahmc.EnergyPartition([1.0, 2.0])
+LADDER = sahmc.TemperatureLadder([1.0, 0.5])
+X = jnp.zeros(2)
+BAD = {
+    "not scalar": (dict(model=lambda x: x**2, initvals=X), "one real number.*shape \\(2,\\)"),
+    "complex": (dict(model=lambda x: jnp.sum(x) * 1j, initvals=X), "one real number"),
+    "infinite at a start": (dict(model=lambda x: -jnp.inf * jnp.sum(x + 1), initvals=X), "finite.*start of chain 0"),
+    "nan gradient": (dict(model=lambda x: -jnp.sum(jnp.sqrt(jnp.abs(x))), initvals=X), "gradient.*start of chain 0"),
+    "one bad chain": (
+        dict(model=lambda x: jnp.log(x[0]), initvals=[jnp.ones(1)] * 3 + [-jnp.ones(1)], chains=4),
+        "start of chain 3",
+    ),
+    "bad prior": (dict(model=sahmc.Model(normal, lambda x: jnp.log(x[0])), initvals=X), "log prior must be finite"),
+    "integers": (dict(initvals=jnp.zeros(2, int)), "floating-point.*int"),
+    "a Python int": (dict(initvals={"a": 1}), "floating-point"),
+    "strings": (dict(initvals="here"), "floating-point"),
+    "empty": (dict(initvals=jnp.zeros(0)), "at least one number"),
+    "no leaves": (dict(initvals={}), "at least one number"),
+    "no start": (dict(initvals=None), "initvals are needed"),
+    "list too short": (dict(initvals=[X, X]), "one position for each of the 32 chains"),
+    "list of floats": (dict(initvals=[0.0, 0.0]), "make it an array"),
+    "unlike starts": (dict(initvals=[X, jnp.zeros(3)], chains=2), "same structure"),
+    "draws": (dict(draws=0), "draws must be a whole number of at least 1; got 0"),
+    "tune": (dict(tune=0), "tune must"),
+    "chains": (dict(chains=-1), "chains must"),
+    "thin": (dict(thin=0), "thin must"),
+    "fractional draws": (dict(draws=10.5), "draws must"),
+    "boolean chains": (dict(chains=True), "chains must"),
+    "target_accept": (dict(target_accept=1.0), "target_accept"),
+    "kernel": (dict(kernel="nutz"), "kernel must be one of 'hmc', 'random_walk'"),
+    "tilt": (dict(tilt="slope"), "tilt must be one of 'linear', 'none', 'step', 'tempered'"),
+    "theta": (dict(theta="mine"), "theta must be one of"),
+    "adapt": (dict(adapt="never"), "adapt must be one of"),
+    "metric": (dict(kernel=lambda: sahmc.HMC(metric="riemann")), "metric must be one of 'dense', 'diagonal', 'unit'"),
+    "wrong partition": (dict(partition=EDGES), "TemperatureLadder"),
+    "wrong ladder": (dict(partition=LADDER, tilt="step"), "EnergyPartition"),
+    "partition without tilt": (dict(partition=EDGES, tilt="none"), "no partition"),
+    "two partitions": (dict(partition=EDGES, tilt=sahmc.StepTilt(EDGES)), "carries its own partition"),
+    "one node": (dict(partition=sahmc.EnergyPartition([1.0]), tilt="linear"), "at least two nodes"),
+    "desired too long": (dict(tilt="step", partition=EDGES, desired=[1, 1]), "each of the 3 regions"),
+    "desired not positive": (dict(tilt="step", partition=EDGES, desired=[1, 0, 1]), "positive"),
+    "desired alone": (dict(desired=[1, 1]), "needs a partition"),
+    "gain": (dict(gain="slow"), "gain must be"),
+    "gain below one": (dict(gain=0.1), "t0 must be at least 1"),
+    "metric of another size": (dict(kernel=sahmc.HMC(0.1, 3, sahmc.DenseMetric(np.eye(5)))), "dimension 2"),
+    "step size": (dict(kernel=lambda: sahmc.HMC(-1.0)), "step_size must be"),
+    "length": (dict(kernel=lambda: sahmc.HMC(0.1, 0)), "num_integration_steps must"),
+    "lengths": (dict(kernel=lambda: sahmc.HMC(0.1, (5, 2))), "pair"),
+    "jitter": (dict(kernel=lambda: sahmc.HMC(0.1, 3, jitter=1.0)), "jitter"),
+    "seed": (dict(random_seed="zero"), "random_seed"),
+    "negative seed": (dict(random_seed=-1), "random_seed"),
+    "beta zero, no prior": (
+        dict(partition=sahmc.TemperatureLadder([1.0, 0.0], prior_share=0.1)),
+        "only where there is a prior",
+    ),
+    "no model": (dict(model=3.0), "model must be"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_refused(name):
+    options, message = BAD[name]
+    options = {"model": normal, "initvals": X, **options}
+    compiled = run_chunk._cache_size()
+    with pytest.raises(ValueError, match=f"(?s){message}") as error:
+        if callable(options.get("kernel")):
+            options["kernel"] = options["kernel"]()
+        unchecked_sample(options.pop("model"), options.pop("initvals"), progressbar=False, **options)
+    assert "To fix it" in str(error.value) and "got" in str(error.value)
+    assert run_chunk._cache_size() == compiled
+
+
+def test_numpy_in_a_log_density_is_explained():
+    with pytest.raises(ValueError, match="jax.numpy"):
+        sahmc.sample(lambda x: float(-np.sum(np.asarray(x) ** 2)), X)
