@@ -22,7 +22,7 @@ desired = jnp.full(tilt.num_regions, 1 / tilt.num_regions)
 @jax.jit
 def iterate(t, state):
     key = jax.random.fold_in(jax.random.key(0), t)
-    state, info = sahmc.sahmc_step(key, state, kernel, target, gain(t + 1), desired)
+    state, _ = sahmc.sahmc_step(key, state, kernel, target, gain(t + 1), desired)
     log_weight = jax.vmap(tilt.bias, (None, 0))(state.theta.theta, state.chains.energy)
     return state, (state.chains.position[:, 0], log_weight)
 

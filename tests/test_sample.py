@@ -144,7 +144,8 @@ def test_metrics_are_tuned(metric):
     # unit steps are those of the narrowest direction, and 2.5 of them cannot cross the widest: no claim there
     checked = slice(0, 2) if metric == "unit" else slice(0, 3)
     assert (np.abs(found.mean - 1) < 4.5 * found.mcse)[checked].all()
-    assert (0.05 if metric == "unit" else 0.5) < result.step_size[0] / (1.0 if metric != "unit" else 1.0) < 2.5
+    narrowest = 0.1 if metric == "unit" else 1.0
+    assert 0.5 * narrowest < result.step_size[0] < 2.5 * narrowest
 
 
 def test_a_run_without_round_trips_warns(set2):

@@ -33,12 +33,11 @@ def test_bias_is_what_membership_weighs(tilt, theta):
     assert np.allclose(slope, 0 if isinstance(tilt, NoTilt) else expected, atol=1e-5)
 
 
-def test_force_scale_is_the_derivative_of_the_potential(tilt, theta):
+def test_kick_is_the_derivative_of_the_potential(tilt, theta):
     inside = jnp.array([-5.0, 0.5, 1.7, 3.0, 6.0, 20.0])
-    for level in range(len(tilt.step_scale)):
-        level = jnp.int32(level)
+    for level in map(jnp.int32, range(len(tilt.step_scale))):
         slope = jax.vmap(jax.grad(lambda u: tilt.potential(theta, u, level)))(inside)  # noqa: B023
-        assert np.allclose(slope, [tilt.force_scale(theta, level)(u) for u in inside], atol=1e-5)
+        assert np.allclose(slope, [tilt.kick_size(theta, level, jnp.float32(1.0))(u) for u in inside], atol=1e-5)
 
 
 def test_tempered_density_is_the_sum_over_levels():
@@ -58,7 +57,9 @@ def test_levels_are_drawn_with_the_responsibilities():
 def test_linear_force_is_clipped():
     steep = LinearTilt(PARTITION)
     theta = jnp.array([0.0, -30.0, 30.0, 30.0])
-    scale = [float(steep.force_scale(theta, jnp.int32(0))(u)) for u in jnp.array([0.0, 2.0, 3.0, 5.0, 9.0])]
+    scale = [
+        float(steep.kick_size(theta, jnp.int32(0), jnp.float32(1.0))(u)) for u in jnp.array([0.0, 2.0, 3.0, 5.0, 9.0])
+    ]
     assert np.allclose(scale, [1.0, 0.0, 1.0, 1.0, 1.0], atol=1e-5)
 
 

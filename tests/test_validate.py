@@ -87,5 +87,5 @@ def test_bad_input_is_refused(name):
 
 
 def test_numpy_in_a_log_density_is_explained():
-    with pytest.raises(ValueError, match="jax.numpy"):
+    with pytest.raises(ValueError, match=r"jax\.numpy"):
         sahmc.sample(lambda x: float(-np.sum(np.asarray(x) ** 2)), X)

@@ -21,12 +21,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     demo = commands.add_parser(
         "demo",
         help="three modes from one: SAHMC beside plain HMC",
-        description="Sample the paper's three-mode mixture with default settings, every chain started in the same mode, "
+        description="Sample the paper's three-mode mixture with default settings, every chain started in one mode, "
         "and plain HMC with as many gradients; print the mode masses beside the truth and draw a picture.",
     )
-    demo.add_argument(
-        "--out", type=Path, default=Path("demo.png"), help="where the picture goes (default: %(default)s)"
-    )
+    demo.add_argument("--out", type=Path, default=Path("demo.png"), help="the picture (default: %(default)s)")
     demo.add_argument("--seed", type=int, default=0, help="random seed (default: %(default)s)")
     args = parser.parse_args(argv)
     if args.command is None:

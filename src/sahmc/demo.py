@@ -26,7 +26,8 @@ def run_demo(out: Path, seed: int, progressbar: bool = True) -> dict[str, Result
     target = mixture(a=-8.0, b=6.0)
     start = jnp.asarray(target.start)
     console.print(
-        "Three Gaussians in the plane, at (-8, -8), (6, 6) and (0, 0), a third of the mass each. All 32 chains start at (0, 0)."
+        "Three Gaussians in the plane, at (-8, -8), (6, 6) and (0, 0), a third of the mass each. "
+        "All 32 chains start at (0, 0)."
     )
     began = time.perf_counter()
     results = {

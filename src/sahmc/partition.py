@@ -17,8 +17,8 @@ from sahmc.validate import require
 class EnergyPartition:
     """E_1 = {U <= u_1}, E_2 = {u_1 < U <= u_2}, ..., E_m = {U > u_{m-1}}.
 
-    ``edges`` are u_1 < ... < u_{m-1}; m is derived, and without edges there is one region. ``StepTilt`` owns the m subregions between the
-    edges, ``LinearTilt`` uses the edges themselves as its nodes.
+    ``edges`` are u_1 < ... < u_{m-1}; m is derived, and without edges there is one region. ``StepTilt`` owns the m
+    subregions between the edges, ``LinearTilt`` uses the edges themselves as its nodes.
     """
 
     edges: Any

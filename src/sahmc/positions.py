@@ -24,7 +24,7 @@ def starting_positions(
             drawn is not None,
             "initvals are needed to know what a position looks like",
             None,
-            "pass one position, a list with one for each chain, or a function of a key (or give the Model a sample_prior)",
+            "pass one position, a list with one for each chain, or a function of a key; or give a Model sample_prior",
         )
         initvals = drawn
     if callable(initvals):
@@ -39,16 +39,20 @@ def starting_positions(
         f"pass chains={len(initvals)}, or, if this list is one position, make it an array",
     )
     flats, unravels = zip(*(_flatten(p, f"the start of chain {i}") for i, p in enumerate(initvals)), strict=True)
-    shape = jax.tree.map(jnp.shape, initvals[0])
+    shape = _shape(initvals[0])
     for i, position in enumerate(initvals):
         require(
-            jax.tree.structure(position) == jax.tree.structure(initvals[0])
-            and jax.tree.map(jnp.shape, position) == shape,
+            _shape(position) == shape,
             "all starts must have the same structure and shapes as that of chain 0",
-            f"chain {i}: {jax.tree.map(jnp.shape, position)} against {shape}",
+            f"{_shape(position)} for chain {i} against {shape}",
             "build every start in the same way",
         )
     return jnp.stack(flats), unravels[0]
+
+
+def _shape(position: Any) -> str:
+    """Structure and shapes, as they would be printed."""
+    return str(jax.tree.map(jnp.shape, position))
 
 
 def _flatten(position: Any, where: str) -> tuple[jax.Array, Callable[[jax.Array], Any]]:

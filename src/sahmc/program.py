@@ -70,7 +70,7 @@ def _describe(jaxpr: core.Jaxpr) -> Hashable:
     rows = [tuple(map(name, jaxpr.constvars)), tuple(map(name, jaxpr.invars))]
     for eqn in jaxpr.eqns:
         params = tuple(sorted((k, _describe_param(v)) for k, v in eqn.params.items() if k != "name"))
-        rows.append((eqn.primitive, tuple(map(name, eqn.invars)), params, tuple(map(name, eqn.outvars))))  # type: ignore[arg-type]
+        rows.append((eqn.primitive, tuple(map(name, eqn.invars)), params, tuple(map(name, eqn.outvars))))
     return (*rows, tuple(map(name, jaxpr.outvars)))
 
 

@@ -79,7 +79,7 @@ class Result:
         return float(self.acceptance.mean())
 
     def expectation(self, fn: Callable[[Any], Any] | None = None) -> Expectation:
-        """Posterior mean of ``fn`` of one position (of the position itself if None) and its Monte Carlo standard error."""
+        """Posterior mean of ``fn`` of a position (the position itself if None) and its Monte Carlo standard error."""
         weight = self.weight
         parts = jax.tree.map(lambda f: weighted_mean(f, weight), self._values(fn))
         return Expectation(*(_pick(parts, i) for i in range(2)))
@@ -99,7 +99,7 @@ class Result:
         return jax.tree.map(one, self._values(fn))
 
     def resample(self, n: int | None = None, seed: int = 0) -> Any:
-        """``n`` equal-weight draws of the posterior (as many as there are draws if None), chain by chain in time order."""
+        """``n`` equal-weight draws of the posterior (as many as were made if None), chain by chain in time order."""
         n = self.log_weight.size if n is None else n
         require_count(n, "n")
         index = systematic_resample(self.weight.ravel(), n, np.random.default_rng(seed))
@@ -127,8 +127,8 @@ class Result:
     def log_evidence(self) -> Expectation:
         """log of the integral of prior times likelihood over that of the prior, and its standard error.
 
-        Needs a ``Model`` and a tempered tilt whose last level is the prior, beta = 0, with one theta for all chains that
-        was frozen while the draws were made.
+        Needs a ``Model`` and a tempered tilt whose last level is the prior, beta = 0, with one theta for all chains,
+        frozen while the draws were made.
         """
         top = float(self.partition.betas[-1]) if isinstance(self.partition, TemperatureLadder) else None
         require(

@@ -9,9 +9,9 @@ from jaxtyping import Array, Bool, Int
 
 
 class RoundTrips(NamedTuple):
-    """Trips bottom - top - bottom completed by each chain, and whether it is on its way up, having been at the bottom."""
+    """Trips bottom - top - bottom made by each chain; whether it has been at the bottom, and since then at the top."""
 
-    count: Int[Array, " chains"]
+    trips: Int[Array, " chains"]
     from_bottom: Bool[Array, " chains"]
     reached_top: Bool[Array, " chains"]
 
@@ -27,4 +27,4 @@ def update_round_trips(
     at_bottom, at_top = region <= bottom, (region >= top) & (top > bottom)
     home = at_bottom & trips.reached_top
     reached_top = (trips.reached_top | (trips.from_bottom & at_top)) & ~home
-    return RoundTrips(trips.count + home, trips.from_bottom | at_bottom, reached_top)
+    return RoundTrips(trips.trips + home, trips.from_bottom | at_bottom, reached_top)

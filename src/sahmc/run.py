@@ -54,6 +54,8 @@ class Schedule(NamedTuple):
 
 
 class RunState(NamedTuple):
+    """All that changes."""
+
     sahmc: SAHMCState
     steps: StepSizeState
     trips: RoundTrips
@@ -94,7 +96,7 @@ def run_chunk(
     phase: Int[Array, ""],
     capacity: int,
 ) -> tuple[RunState, Draw, Tally]:
-    """``num`` iterations. Draws are the last of each ``schedule.thin``, ``phase`` of which an earlier chunk has made."""
+    """``num`` moves. A draw is the last of ``schedule.thin``; ``phase`` of the first were made by an earlier chunk."""
 
     def iterate(state: RunState) -> tuple[RunState, Draw, Tally]:
         used = state.sahmc.theta
@@ -208,7 +210,7 @@ class Outcome(NamedTuple):
     """A whole stage."""
 
     state: RunState
-    draws: Draw
+    draws: Any
     visits: np.ndarray
     gradients: int
     diverging: int
@@ -238,7 +240,7 @@ class Runner:
                 if keep:
                     kept.append(chunk.draws)
                 regions = f"{int((visits.reshape(-1, visits.shape[-1]).sum(0) > 0).sum())}/{visits.shape[-1]}"
-                trips = int(jnp.sum(state.trips.count))
+                trips = int(jnp.sum(state.trips.trips))
                 self.report(
                     name, chunk.iterations, accept=chunk.acceptance, diverging=diverging, regions=regions, trips=trips
                 )

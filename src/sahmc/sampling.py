@@ -61,8 +61,8 @@ def sample(
     initvals
         One position, from which every chain starts; a list of positions, one for each chain; or a function of a key.
     draws, tune, chains, thin
-        Draws kept for each chain, the last of every ``thin`` iterations; iterations before that, in which a pilot run and
-        theta are learnt; chains, which run side by side and learn together.
+        Draws kept for each chain, the last of every ``thin`` iterations; iterations before that, for a pilot run and
+        to learn theta; chains, which run side by side and learn together.
     random_seed
         An int, a NumPy ``Generator`` or a JAX key; one is made up and recorded if None.
     target_accept
@@ -73,8 +73,8 @@ def sample(
     kernel, tilt
         A name or an object: "hmc", "random_walk"; "tempered", "linear", "step" (the paper's), "none" (plain HMC).
     partition
-        ``EnergyPartition`` for the step and linear tilts, ``TemperatureLadder`` for the tempered one; built from the energies
-        of the pilot if None.
+        ``EnergyPartition`` for the step and linear tilts, ``TemperatureLadder`` for the tempered one; built from the
+        energies of the pilot if None.
     gain
         A ``Gain``, or its t0; a twentieth of the adaptation if None.
     desired
@@ -113,7 +113,8 @@ def sample(
             "desired without partition",
             "pass partition= too",
         )
-    gain = Gain(gain) if isinstance(gain, (int, float)) and not isinstance(gain, bool) else gain
+    if isinstance(gain, (int, float)):
+        gain = Gain(gain)
     require(
         gain is None or isinstance(gain, Gain), "gain must be a Gain, a number t0 or None", gain, "pass Gain(t0=...)"
     )
@@ -244,7 +245,7 @@ def _seed(random_seed: Any) -> tuple[Any, jax.Array]:
 def _begin_adaptation(state: RunState, setup: Setup, theta: np.ndarray, steps: np.ndarray, own: str) -> RunState:
     """The chains as the pilot left them, theta and the step sizes at their first values."""
     dtype = setup.desired.dtype
-    chains = state.trips.count.shape[0]
+    chains = state.trips.trips.shape[0]
     first = jnp.asarray(theta if own == "shared" else np.tile(theta, (chains, 1)), dtype)
     return state._replace(
         sahmc=state.sahmc._replace(theta=init_theta(first)),
@@ -262,7 +263,7 @@ def _freeze(learnt: Outcome, tilt: Tilt, adapt: str) -> RunState:
     return state._replace(
         sahmc=state.sahmc._replace(theta=theta),
         steps=state.steps._replace(log_step=state.steps.log_average),
-        trips=init_round_trips(state.trips.count.shape[0]),
+        trips=init_round_trips(state.trips.trips.shape[0]),
     )
 
 
@@ -291,7 +292,7 @@ def _result(
         theta=np.array(state.sahmc.theta.theta),
         visits=drawn.visits,
         desired=np.array(setup.desired),
-        round_trips=np.array(state.trips.count),
+        round_trips=np.array(state.trips.trips),
         step_size=np.array(setup.kernel.step_size * jnp.exp(state.steps.log_step)),
         num_gradients=gradients,
         tilt=setup.tilt,
@@ -307,7 +308,7 @@ def _warn(result: Result) -> None:
         )
     if result.theta.shape[-1] > 1 and result.round_trips.sum() == 0:
         warnings.warn(
-            "No chain went from the lowest region to the highest and back while draws were made, so modes may be missing "
-            "and masses wrong. Raise tune and draws, or give a ladder with more levels.",
+            "No chain went from the lowest region to the highest and back while draws were made, so modes may be "
+            "missing and masses wrong. Raise tune and draws, or give a ladder with more levels.",
             stacklevel=3,
         )

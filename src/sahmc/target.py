@@ -22,7 +22,7 @@ class Base(NamedTuple):
     """The prior's share of the energy, on which the tilt does not act."""
 
     energy: Energy
-    grad: Vector | None
+    grad: Any
 
 
 class ChainState(NamedTuple):
@@ -72,15 +72,16 @@ class TiltedTarget:
         """What a trajectory at this level conserves."""
         return _plus_base(self.tilt.potential(self.theta, state.energy, level), state)
 
-    def gradient(self, level: Level) -> Callable[[ChainState], Vector]:
-        """The gradient of ``potential``, prepared for a trajectory at this level."""
-        scale = self.tilt.force_scale(self.theta, level)
+    def kick(self, level: Level, step_size: Energy) -> Callable[[ChainState], Vector]:
+        """step_size times the gradient of ``potential``, prepared for a trajectory at this level."""
+        size = self.tilt.kick_size(self.theta, level, step_size)
 
-        def gradient(state: ChainState) -> Vector:
-            grad = scale(state.energy) * state.grad
-            return grad if state.base is None else grad + state.base.grad
+        def kick(state: ChainState) -> Any:
+            assert state.grad is not None  # kernels that take trajectories ask for gradients
+            tilted = size(state.energy) * state.grad
+            return tilted if state.base is None else tilted + step_size * state.base.grad
 
-        return gradient
+        return kick
 
     def decision(self, state: ChainState, level: Level) -> Energy:
         """The tilted energy, on which a proposal is accepted or rejected."""
@@ -118,6 +119,6 @@ def energy_program(
         return trace(energies, example)
     except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError) as error:
         raise ValueError(
-            "a log density must be a JAX function of traced arrays; got one that turned its argument into a plain number, "
-            "boolean or NumPy array. To fix it, use jax.numpy in place of numpy and jnp.where in place of if."
+            "a log density must be a JAX function of traced arrays; got one that turned its argument into a plain "
+            "number, boolean or NumPy array. To fix it, use jax.numpy in place of numpy and jnp.where in place of if."
         ) from error

@@ -28,7 +28,7 @@ def init_theta(theta: Float[Array, "*own regions"]) -> ThetaState:
 
 
 def pool(membership: Float[Array, "chains regions"]) -> Float[Array, " regions"]:
-    """Mean over chains, summed as integers so that the order of the sum, and so the split over devices, cannot matter."""
+    """Mean over chains, summed as integers so that neither their order nor their split over devices can matter."""
     chains = membership.shape[0]
     unit = 2.0 ** (30 - max(0, (chains - 1).bit_length()))
     counts = jnp.sum(jnp.round(membership * unit).astype(jnp.int32), axis=0, dtype=jnp.int32)

@@ -1,8 +1,9 @@
 """How the vector theta becomes a function Theta of the energy: exp(-U - Theta(U)) is what is sampled.
 
 Every tilt answers the same questions. About a draw: ``bias``, its log weight Theta(U); ``membership``, where it is
-(sums to 1). About a move: ``draw_level``, what is drawn before it; ``potential``, the energy that drives the trajectory;
-``force_scale``, the derivative of that in U; ``decision``, the energy on which the end point is accepted or rejected.
+(sums to 1). About a move: ``draw_level``, what is drawn before it; ``potential``, the energy that drives the
+trajectory; ``kick_size``, the derivative of that in U, times the step size; ``decision``, the energy on which the end
+point is accepted or rejected.
 """
 
 from __future__ import annotations
@@ -57,9 +58,9 @@ class Tilt(ABC):
     def potential(self, theta: Theta, energy: Energy, level: Level) -> Energy:
         return energy
 
-    def force_scale(self, theta: Theta, level: Level) -> Callable[[Energy], Energy | float]:
-        """The derivative of ``potential``, as a function of the energy prepared once for a whole trajectory."""
-        return lambda energy: 1.0
+    def kick_size(self, theta: Theta, level: Level, step_size: Energy) -> Callable[[Energy], Energy]:
+        """step_size times the derivative of ``potential``: a function of the energy, prepared once for a trajectory."""
+        return lambda energy: step_size
 
     def decision(self, theta: Theta, energy: Energy, level: Level) -> Energy:
         return energy + self.bias(theta, energy)
@@ -123,8 +124,8 @@ class LinearTilt(Tilt):
     """Theta interpolates theta linearly between nodes u_1 < ... < u_m and is constant outside.
 
     The trajectory follows the flattened force -clip(1 + Theta'(U), 0, 1) grad U. That is the gradient of a function
-    of U, ``potential``, so the leapfrog stays reversible and volume preserving and the decision, on U + Theta(U), makes the
-    move exact. Without the clip the chain freezes while the gain is large.
+    of U, ``potential``, so the leapfrog stays reversible and volume preserving, and the decision, on U + Theta(U),
+    makes the move exact. Without the clip the chain freezes while the gain is large.
     """
 
     partition: EnergyPartition
@@ -165,9 +166,9 @@ class LinearTilt(Tilt):
         above = jnp.maximum(energy - self._nodes(theta), 0.0)
         return energy + jnp.sum(self._bends(theta) * above)
 
-    def force_scale(self, theta: Theta, level: Level) -> Callable[[Energy], Energy]:
-        nodes, bends = self._nodes(theta), self._bends(theta)
-        return lambda energy: 1.0 + jnp.sum(jnp.where(energy > nodes, bends, 0.0))
+    def kick_size(self, theta: Theta, level: Level, step_size: Energy) -> Callable[[Energy], Energy]:
+        slopes = jnp.concatenate([jnp.ones(1, theta.dtype), 1.0 + jnp.cumsum(self._bends(theta))])
+        return lambda energy: step_size * slopes[self.partition.region(energy)]
 
 
 @strategy
@@ -195,26 +196,32 @@ class TemperedTilt(Tilt):
     def _excess(self, energy: Energy) -> Energy:
         return energy - jnp.asarray(self.partition.reference, energy.dtype)
 
+    def _share(self, theta: Theta, energy: Energy) -> Theta:
+        """The responsibilities, not yet normalised."""
+        logits = -self._betas(theta) * self._excess(energy) - theta
+        return jnp.exp(logits - jnp.max(logits))
+
     def bias(self, theta: Theta, energy: Energy) -> Energy:
         return -jax.nn.logsumexp((1.0 - self._betas(theta)) * self._excess(energy) - theta)
 
     def membership(self, theta: Theta, energy: Energy) -> Theta:
-        return jax.nn.softmax(-self._betas(theta) * self._excess(energy) - theta)
+        share = self._share(theta, energy)
+        return share / jnp.sum(share)
 
     def region(self, theta: Theta, energy: Energy, level: Level) -> Level:
         return level
 
     def draw_level(self, uniform: Energy, theta: Theta, energy: Energy) -> Level:
-        chance = self.membership(theta, energy)
-        up_to = jnp.sum(jnp.where(jnp.tri(chance.shape[0], dtype=bool), chance, 0.0), axis=1)
+        share = self._share(theta, energy)
+        up_to = jnp.tri(share.shape[0], dtype=share.dtype) @ share  # a running sum, as the product that compiles best
         return jnp.sum(up_to[:-1] < uniform * up_to[-1], dtype=jnp.int32)
 
     def potential(self, theta: Theta, energy: Energy, level: Level) -> Energy:
         return self._betas(theta)[level] * self._excess(energy)
 
-    def force_scale(self, theta: Theta, level: Level) -> Callable[[Energy], Energy]:
-        beta = self._betas(theta)[level]
-        return lambda energy: beta
+    def kick_size(self, theta: Theta, level: Level, step_size: Energy) -> Callable[[Energy], Energy]:
+        kick = step_size * self._betas(theta)[level]
+        return lambda energy: kick
 
     def decision(self, theta: Theta, energy: Energy, level: Level) -> Energy:
         return self.potential(theta, energy, level)

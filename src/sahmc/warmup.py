@@ -101,8 +101,8 @@ def run_pilot(
 ) -> tuple[Pilot, Kernel, RunState, int]:
     """Plain moves at beta = 1 and, where there is a prior, at beta = 0; the kernel tuned, and the gradients spent.
 
-    Half of the iterations at beta = 1 find the step size and the covariance, the other half the step size under the metric
-    made from it, and the mean energy.
+    Half of the iterations at beta = 1 find the step size and the covariance, the other half the step size under the
+    metric made from it, and the mean energy.
     """
     dim, rank = chains.position.shape[1], spec.covariance_rank
     dtype = chains.position.dtype
@@ -175,7 +175,7 @@ def _edges(pilot: Pilot) -> EnergyPartition:
 
 
 def starting_theta(tilt: Tilt, pilot: Pilot | None, desired: Any) -> np.ndarray:
-    """theta_0: zero (the paper) without a pilot, else what equipartition says, so that only the residual is to be learnt."""
+    """theta_0: zero (the paper) without a pilot, else what equipartition says, so that only the rest is learnt."""
     if pilot is None or isinstance(tilt, NoTilt):
         return np.zeros(tilt.num_regions)
     half, steep = 0.5 * pilot.dim, 1.0 + pilot.prior_share
@@ -186,7 +186,8 @@ def starting_theta(tilt: Tilt, pilot: Pilot | None, desired: Any) -> np.ndarray:
         s = pilot.above(np.asarray(tilt.partition.edges, float))
         theta = half * np.log(s) - steep * s
     else:
-        edges = np.asarray(tilt.partition.edges, float)  # type: ignore[attr-defined]
+        assert isinstance(tilt, StepTilt)
+        edges = np.asarray(tilt.partition.edges, float)
         s = pilot.above(edges)
         middle = 0.5 * (s[1:] + s[:-1])
         inner = (
@@ -200,7 +201,7 @@ def starting_theta(tilt: Tilt, pilot: Pilot | None, desired: Any) -> np.ndarray:
 
 
 def level_steps(tilt: Tilt, kernel: Kernel, pilot: Pilot | None) -> np.ndarray:
-    """A first step size for each level, as a multiple of the kernel's: between the two the pilot has measured, or the tilt's own."""
+    """First step sizes of the levels, as multiples of the kernel's: from what the pilot measured, or the tilt's own."""
     scale = np.asarray(tilt.step_scale, float)
     if pilot is None or not kernel.tunes_step_size:
         return scale

@@ -29,7 +29,7 @@ def leapfrog(
     volume whatever the force.
     """
 
-    gradient = target.gradient(level)
+    kick = target.kick(level, step_size)
 
     def drift(position: Vector, momentum: Vector) -> ChainState:
         return target.evaluate(position + step_size * metric.velocity(momentum))
@@ -37,10 +37,10 @@ def leapfrog(
     def drift_and_kick(_: Any, carry: tuple[Vector, Vector]) -> tuple[Vector, Vector]:
         position, momentum = carry
         state = drift(position, momentum)
-        return state.position, momentum - step_size * gradient(state)
+        return state.position, momentum - kick(state)
 
     # Only positions and momenta are carried, so energies along the way are not computed unless the force needs them.
-    momentum = momentum - 0.5 * step_size * gradient(state)
+    momentum = momentum - 0.5 * kick(state)
     position, momentum = jax.lax.fori_loop(0, num_steps - 1, drift_and_kick, (state.position, momentum))
     state = drift(position, momentum)
-    return state, momentum - 0.5 * step_size * gradient(state)
+    return state, momentum - 0.5 * kick(state)

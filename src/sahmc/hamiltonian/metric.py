@@ -29,7 +29,7 @@ class Metric(ABC):
     def from_covariance(cls, covariance: np.ndarray) -> Metric:
         """The metric for draws of this covariance: a vector of variances or, for ``dense``, a matrix."""
 
-    def check_dim(self, dim: int) -> None:
+    def check_dim(self, dim: int) -> None:  # noqa: B027
         """Raise unless this metric fits positions of this dimension."""
 
     @abstractmethod
@@ -107,7 +107,7 @@ class DenseMetric(Metric):
             smallest > 0,
             "a dense metric needs a symmetric positive definite matrix",
             values.tolist() if values.size <= 16 else f"shape {values.shape}, smallest eigenvalue {smallest:.3g}",
-            "pass a covariance of the position with a little added to its diagonal, or metric='dense' to have it estimated",
+            "pass a covariance of the position, a little added to its diagonal, or metric='dense' to have it estimated",
         )
         object.__setattr__(self, "inverse_mass", jnp.asarray(values))
 

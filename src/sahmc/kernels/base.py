@@ -55,7 +55,7 @@ class Kernel(ABC):
         """What ``tuned`` wants to know of the position's covariance: 0 nothing, 1 variances, 2 the matrix."""
         return 0
 
-    def check(self, dim: int) -> None:
+    def check(self, dim: int) -> None:  # noqa: B027
         """Raise a ValueError if this kernel does not fit positions of this dimension."""
 
     @abstractmethod
@@ -63,7 +63,7 @@ class Kernel(ABC):
         """This kernel with everything that was left open filled in, and nothing else changed."""
 
     def refresh(self, rng_key: Key[Array, ""]) -> Kernel:
-        """What all chains share for one iteration, drawn anew (chains of different length would wait for the longest)."""
+        """What all chains share in one move, drawn anew: chains of different length would wait for the longest."""
         return self
 
     @abstractmethod
@@ -74,7 +74,7 @@ class Kernel(ABC):
 
 
 def draw_noise(rng_key: Key[Array, ""], like: Float[Array, " dim"], uniforms: int) -> tuple[Any, Any]:
-    """N(0, I) in the shape of a position and some uniforms, by one call: generating bits is a large part of a cheap step."""
+    """N(0, I) in the shape of a position, and uniforms, by one call: making bits is a large part of a cheap step."""
     dim = like.shape[0]
     normal = jax.random.normal(rng_key, (dim + uniforms,), like.dtype)
     return normal[:dim], ndtr(normal[dim:])

@@ -1,4 +1,4 @@
-"""Exact invariance: start many chains from exact draws of the tilted density, move them, and compare with other exact draws."""
+"""Exact invariance: start chains from exact draws of the tilted density, move them, compare with other exact draws."""
 
 from __future__ import annotations
 

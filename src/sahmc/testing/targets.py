@@ -77,8 +77,9 @@ def eight_modes(dim: int = 11, edge: float | int = 10.0) -> Target:
 def sensor_network() -> Target:
     """Where four sensors are, from distances to each other and to two known ones (section 4.3); d = 8.
 
-    Modes are the sides of the line through the known sensors on which sensors 1 and 3 lie: (--), (-+), (+-), (++). Data as in Ahn,
-    Chen and Welling (2013) and Tak, Meng and van Dyk (2018). Reference values come from long parallel-tempering runs.
+    Modes are the sides of the line through the known sensors on which sensors 1 and 3 lie: (--), (-+), (+-), (++).
+    Data as in Ahn, Chen and Welling (2013) and Tak, Meng and van Dyk (2018). Reference values come from long runs of
+    parallel tempering.
     """
     known = np.array([[0.5, 0.3], [0.3, 0.7]])
     spread, noise = 0.3, 0.02
