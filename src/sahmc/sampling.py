@@ -16,10 +16,12 @@ import numpy as np
 from sahmc.algorithm import init
 from sahmc.gain import Gain
 from sahmc.importance import log_normalise
-from sahmc.kernels import KERNELS, Kernel
+from sahmc.kernels import Kernel
 from sahmc.model import Model
 from sahmc.partition import EnergyPartition, TemperatureLadder
+from sahmc.plan import Plan, make_plan
 from sahmc.positions import check_starts, starting_positions
+from sahmc.program import Program
 from sahmc.progress import progress
 from sahmc.result import Result
 from sahmc.round_trips import init_round_trips
@@ -27,9 +29,9 @@ from sahmc.run import NEVER, Outcome, Runner, RunState, Schedule, Setup, chunk_c
 from sahmc.step_size import init_step_size
 from sahmc.target import TiltedTarget, energy_program
 from sahmc.theta import desired_frequencies, freeze_theta, init_theta
-from sahmc.tilt import TILTS, NoTilt, TemperedTilt, Tilt
-from sahmc.validate import require, require_count, require_known
-from sahmc.warmup import build_tilt, level_steps, run_pilot, start_run, starting_theta
+from sahmc.tilt import NoTilt, TemperedTilt, Tilt
+from sahmc.validate import require
+from sahmc.warmup import Pilot, build_tilt, level_steps, run_pilot, start_run, starting_theta
 
 
 def sample(
@@ -89,144 +91,54 @@ def sample(
     Without a pilot run, that is when the kernel's step size and metric and the partition are all given, theta starts
     from zero and the algorithm is the paper's to the letter.
     """
-    for name, value in {"draws": draws, "tune": tune, "chains": chains, "thin": thin}.items():
-        require_count(value, name)
-    require(
-        0 < target_accept < 1,
-        "target_accept must lie in (0, 1)",
-        target_accept,
-        "use 0.8 for HMC, 0.3 for a random walk",
+    plan = make_plan(
+        model,
+        draws=draws,
+        tune=tune,
+        chains=chains,
+        thin=thin,
+        target_accept=target_accept,
+        kernel=kernel,
+        tilt=tilt,
+        partition=partition,
+        gain=gain,
+        desired=desired,
+        theta=theta,
+        adapt=adapt,
     )
-    require_known(theta, ("shared", "per-chain"), "theta")
-    require_known(adapt, ("tune", "always"), "adapt")
-    require(
-        callable(model) or isinstance(model, Model), "model must be a log density or a Model", model, "pass a function"
-    )
-    spec = _kernel(kernel)
-    kind, partition = _tilt(tilt, partition, isinstance(model, Model))
-    if partition is not None:
-        desired_frequencies(desired, build_tilt(kind, partition, None).num_regions)
-    else:
-        require(
-            desired is None or kind is NoTilt,
-            "desired needs a partition, or its length cannot be known",
-            "desired without partition",
-            "pass partition= too",
-        )
-    if isinstance(gain, (int, float)):
-        gain = Gain(gain)
-    require(
-        gain is None or isinstance(gain, Gain), "gain must be a Gain, a number t0 or None", gain, "pass Gain(t0=...)"
-    )
-
     seed, rng_key = _seed(random_seed)
     key_start, key_run = jax.random.split(rng_key)
     positions, unravel = starting_positions(model, initvals, chains, key_start)
-    spec.check(positions.shape[1])
-    program = energy_program(model, unravel, positions[0], spec.uses_gradient)
+    plan.kernel.check(positions.shape[1])
+    program = energy_program(model, unravel, positions[0], plan.kernel.uses_gradient)
     began = time.perf_counter()
-    one = jnp.ones(1, positions.dtype)
-    start = jax.jit(init)(TiltedTarget(program, NoTilt(), 0 * one, one), positions)
-    check_starts(start.chains.energy, start.chains.grad, start.chains.base)
+    state = _start(program, positions)
 
-    has_prior = isinstance(model, Model)
-    needs_pilot = spec.tunes_step_size or spec.covariance_rank > 0 or (partition is None and kind is not NoTilt)
-    every = thin * spec.moves
-    pilot_size = max(4, tune * spec.moves // 4) if needs_pilot else 0
-    pilot_total = pilot_size * (2 if has_prior else 1)
-    adapt_size = max(0, tune * spec.moves - pilot_total)
-    if gain is None:
-        gain = Gain(max(1.0, (adapt_size if adapt == "tune" else adapt_size + draws * every) / 20))
-
-    with progress({"pilot": pilot_total, "adapt": adapt_size, "draw": draws * every}, progressbar) as report:
+    with progress(plan.stages, progressbar) as report:
         runner = Runner(key_run, chunk_capacity(*positions.shape), report)
-        pilot, gradients = None, 0
-        state = start_run(start, init_step_size(one, eager=False))
-        tuned = spec
-        if needs_pilot:
-            pilot, tuned, state, gradients = run_pilot(runner, program, start.chains, spec, target_accept, pilot_size)
+        pilot, kernel, state, spent = run_pilot(runner, program, state, plan)
+        setup = _setup(plan, program, kernel, pilot, positions.dtype)
+        state = _begin_adaptation(state, setup, plan, pilot)
+        learnt = runner.stage("adapt", state, setup, _learning(plan, setup), plan.stages["adapt"], keep=False)
+        drawn = runner.stage("draw", _freeze(learnt, plan), setup, _drawing(plan, setup, learnt), draws, keep=True)
 
-        built = build_tilt(kind, partition, pilot)
-        pi = desired_frequencies(desired, built.num_regions).astype(positions.dtype)
-        setup = Setup(program, built, tuned, pi, gain, target_accept)
-        state = _begin_adaptation(
-            state, setup, starting_theta(built, pilot, pi), level_steps(built, spec, pilot), theta
-        )
-        learn = Schedule(
-            learn_theta=built.num_regions > 1,
-            learn_step=spec.tunes_step_size,
-            average_from=adapt_size // 2 if adapt == "tune" else NEVER,
-        )
-        learnt = runner.stage("adapt", state, setup, learn, adapt_size, keep=False)
-        state, (bottom, top) = _freeze(learnt, built, adapt), _ends(built, learnt.visits)
-        draw = Schedule(
-            learn_theta=adapt == "always" and built.num_regions > 1,
-            average_from=NEVER,
-            thin=every,
-            bottom=bottom,
-            top=top,
-        )
-        drawn = runner.stage("draw", state, setup, draw, draws, keep=True)
-
-    result = _result(
-        drawn,
-        setup,
-        unravel,
-        gradients=gradients + learnt.gradients + drawn.gradients,
-        settings={
-            "draws": draws,
-            "tune": tune,
-            "chains": chains,
-            "thin": thin,
-            "random_seed": seed,
-            "target_accept": target_accept,
-            "kernel": spec.name,
-            "tilt": built.name,
-            "theta": theta,
-            "adapt": adapt,
-            "prior": has_prior,
-            "gain": (float(gain.t0), float(gain.power)),
-            "pilot": pilot,
-            "interrupted": drawn.interrupted,
-            "sampling_time": time.perf_counter() - began,
-            "versions": {name: importlib.metadata.version(name) for name in ("sahmc", "jax", "numpy")},
+    settings = {
+        "random_seed": seed,
+        "kernel": plan.kernel.name,
+        "tilt": setup.tilt.name,
+        "prior": plan.has_prior,
+        **{
+            name: getattr(plan, name) for name in ("draws", "tune", "chains", "thin", "target_accept", "theta", "adapt")
         },
-    )
+        "gain": (float(setup.gain.t0), float(setup.gain.power)),
+        "pilot": pilot,
+        "interrupted": drawn.interrupted,
+        "sampling_time": time.perf_counter() - began,
+        "versions": {name: importlib.metadata.version(name) for name in ("sahmc", "jax", "numpy")},
+    }
+    result = _result(drawn, setup, unravel, spent + learnt.gradients + drawn.gradients, settings)
     _warn(result)
     return result
-
-
-def _kernel(kernel: str | Kernel) -> Kernel:
-    if isinstance(kernel, Kernel):
-        return kernel
-    require_known(kernel, KERNELS, "kernel")
-    return KERNELS[kernel]()
-
-
-def _tilt(tilt: Any, partition: Any, has_prior: bool) -> tuple[type[Tilt], Any]:
-    """The kind of tilt and its partition, whichever way they were given."""
-    if isinstance(tilt, Tilt):
-        require(
-            partition is None, "a tilt object carries its own partition", "partition= as well", "leave one of them out"
-        )
-        tilt, partition = tilt.name, getattr(tilt, "partition", None)
-    require_known(tilt, TILTS, "tilt")
-    kind = TILTS[tilt]
-    wanted = {"none": type(None), "tempered": TemperatureLadder}.get(tilt, EnergyPartition)
-    require(
-        partition is None or isinstance(partition, wanted),
-        f"tilt {tilt!r} takes " + ("no partition" if kind is NoTilt else f"a partition of type {wanted.__name__}"),
-        type(partition).__name__,
-        "change the tilt or the partition",
-    )
-    flat_top = isinstance(partition, TemperatureLadder) and float(partition.betas[-1]) == 0 and not has_prior
-    require(
-        not flat_top,
-        "a ladder may reach beta = 0 only where there is a prior",
-        "beta = 0 and a bare log density",
-        "pass a sahmc.Model with log_prior and log_likelihood, or end the ladder above 0",
-    )
-    return kind, partition
 
 
 def _seed(random_seed: Any) -> tuple[Any, jax.Array]:
@@ -242,28 +154,54 @@ def _seed(random_seed: Any) -> tuple[Any, jax.Array]:
     return int(random_seed), jax.random.key(int(random_seed))
 
 
-def _begin_adaptation(state: RunState, setup: Setup, theta: np.ndarray, steps: np.ndarray, own: str) -> RunState:
+def _start(program: Program, positions: jax.Array) -> RunState:
+    """The chains where they start, once it is known that the log density is finite there."""
+    one = jnp.ones(1, positions.dtype)
+    start = jax.jit(init)(TiltedTarget(program, NoTilt(), 0 * one, one), positions)
+    check_starts(start.chains.energy, start.chains.grad, start.chains.base)
+    return start_run(start, init_step_size(one, eager=False))
+
+
+def _setup(plan: Plan, program: Program, kernel: Kernel, pilot: Pilot | None, dtype: Any) -> Setup:
+    tilt = plan.tilt if isinstance(plan.tilt, Tilt) else build_tilt(plan.tilt, pilot)
+    desired = desired_frequencies(plan.desired, tilt.num_regions).astype(dtype)
+    return Setup(program, tilt, kernel, desired, plan.gain_used, plan.target_accept)
+
+
+def _begin_adaptation(state: RunState, setup: Setup, plan: Plan, pilot: Pilot | None) -> RunState:
     """The chains as the pilot left them, theta and the step sizes at their first values."""
     dtype = setup.desired.dtype
-    chains = state.trips.trips.shape[0]
-    first = jnp.asarray(theta if own == "shared" else np.tile(theta, (chains, 1)), dtype)
+    theta = starting_theta(setup.tilt, pilot, setup.desired)
+    theta = theta if plan.theta == "shared" else np.tile(theta, (plan.chains, 1))
+    steps = level_steps(setup.tilt, plan.kernel, pilot)
     return state._replace(
-        sahmc=state.sahmc._replace(theta=init_theta(first)),
+        sahmc=state.sahmc._replace(theta=init_theta(jnp.asarray(theta, dtype))),
         steps=init_step_size(jnp.asarray(steps, dtype), eager=False),
     )
 
 
-def _freeze(learnt: Outcome, tilt: Tilt, adapt: str) -> RunState:
+def _learning(plan: Plan, setup: Setup) -> Schedule:
+    average_from = plan.stages["adapt"] // 2 if plan.adapt == "tune" else NEVER
+    return Schedule(setup.tilt.num_regions > 1, plan.kernel.tunes_step_size, average_from)
+
+
+def _drawing(plan: Plan, setup: Setup, learnt: Outcome) -> Schedule:
+    bottom, top = _ends(setup.tilt, learnt.visits)
+    learn = plan.adapt == "always" and setup.tilt.num_regions > 1
+    return Schedule(learn_theta=learn, thin=plan.every, bottom=bottom, top=top)
+
+
+def _freeze(learnt: Outcome, plan: Plan) -> RunState:
     """The state to draw from: averaged theta unless it goes on learning, averaged step sizes, counters at zero."""
     state = learnt.state
     theta = state.sahmc.theta
-    if adapt == "tune":
+    if plan.adapt == "tune":
         best = theta.average if int(theta.num_averaged) else theta.theta
         theta = theta._replace(theta=jnp.asarray(freeze_theta(np.asarray(best), learnt.visits), theta.theta.dtype))
     return state._replace(
         sahmc=state.sahmc._replace(theta=theta),
         steps=state.steps._replace(log_step=state.steps.log_average),
-        trips=init_round_trips(state.trips.trips.shape[0]),
+        trips=init_round_trips(plan.chains),
     )
 
 
@@ -276,7 +214,7 @@ def _ends(tilt: Tilt, visits: np.ndarray) -> tuple[int, int]:
 
 
 def _result(
-    drawn: Outcome, setup: Setup, unravel: Callable[[jax.Array], Any], *, gradients: int, settings: dict[str, Any]
+    drawn: Outcome, setup: Setup, unravel: Callable[[jax.Array], Any], gradients: int, settings: dict[str, Any]
 ) -> Result:
     by_chain = jax.tree.map(lambda x: np.ascontiguousarray(np.swapaxes(x, 0, 1)), drawn.draws)
     base = 0.0 if by_chain.base_energy is None else by_chain.base_energy

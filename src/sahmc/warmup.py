@@ -15,13 +15,12 @@ from sahmc.algorithm import SAHMCState
 from sahmc.gain import Gain
 from sahmc.kernels.base import Kernel
 from sahmc.partition import EnergyPartition, TemperatureLadder, ladder_size
+from sahmc.plan import Plan
 from sahmc.program import Program
 from sahmc.round_trips import init_round_trips
 from sahmc.run import Draw, Runner, RunState, Schedule, Setup
 from sahmc.step_size import StepSizeState, init_step_size
-from sahmc.target import ChainState
-from sahmc.theta import init_theta
-from sahmc.tilt import LinearTilt, NoTilt, StepTilt, TemperedTilt, Tilt
+from sahmc.tilt import LinearTilt, StepTilt, TemperedTilt, Tilt
 
 T_MAX = 30.0
 """Temperature of the top of a ladder built for a density whose prior is not known apart."""
@@ -97,46 +96,47 @@ def covariance(draws: np.ndarray, rank: int) -> np.ndarray:
 
 
 def run_pilot(
-    runner: Runner, program: Program, chains: ChainState, spec: Kernel, target_accept: float, num: int
-) -> tuple[Pilot, Kernel, RunState, int]:
+    runner: Runner, program: Program, state: RunState, plan: Plan
+) -> tuple[Pilot | None, Kernel, RunState, int]:
     """Plain moves at beta = 1 and, where there is a prior, at beta = 0; the kernel tuned, and the gradients spent.
 
-    Half of the iterations at beta = 1 find the step size and the covariance, the other half the step size under the
-    metric made from it, and the mean energy.
+    Half of the moves at beta = 1 find the step size and the covariance, the other half the step size under the metric
+    made from it, and the mean energy.
     """
-    dim, rank = chains.position.shape[1], spec.covariance_rank
-    dtype = chains.position.dtype
-    schedule = Schedule(learn_step=spec.tunes_step_size)
-    gradients = 0
+    spec, num = plan.kernel, plan.pilot_moves
+    if not plan.needs_pilot:
+        return None, spec, state, 0
+    dim, dtype = state.sahmc.chains.position.shape[1], state.sahmc.chains.position.dtype
+    rank, gradients = spec.covariance_rank, 0
 
-    def setup(kernel: Kernel, beta: float) -> Setup:
-        tilt = TemperedTilt(TemperatureLadder.single(beta))
-        return Setup(program, tilt, kernel, jnp.ones(1, dtype), Gain(1.0), target_accept)
-
-    def steps(step: float, eager: bool) -> StepSizeState:
-        return init_step_size(jnp.full(1, step if spec.tunes_step_size else 1.0, dtype), eager=eager)
-
-    def stage(state: RunState, setup: Setup, num: int) -> tuple[RunState, Draw]:
+    def stage(state: RunState, kernel: Kernel, beta: float, num: int) -> tuple[RunState, Draw]:
         nonlocal gradients
-        outcome = runner.stage("pilot", state, setup, schedule, num, keep=True)
+        tilt = TemperedTilt(TemperatureLadder.single(beta))
+        setup = Setup(program, tilt, kernel, jnp.ones(1, dtype), Gain(1.0), plan.target_accept)
+        outcome = runner.stage("pilot", state, setup, Schedule(learn_step=spec.tunes_step_size), num, keep=True)
         gradients += outcome.gradients
         return outcome.state, jax.tree.map(lambda x: x[len(x) // 2 :], outcome.draws)
 
+    def from_step(state: RunState, step: float, eager: bool) -> RunState:
+        first = step if spec.tunes_step_size else 1.0
+        return state._replace(steps=init_step_size(jnp.full(1, first, dtype), eager=eager))
+
+    def step_size(state: RunState) -> float:
+        return float(jnp.exp(state.steps.log_average[0]))
+
     kernel = spec.tuned(1.0, np.eye(dim) if rank == 2 else np.ones(dim))
-    state = start_run(SAHMCState(chains, init_theta(jnp.zeros(1, dtype))), steps(0.1, eager=True))
-    state, draws = stage(state, setup(kernel, 1.0), num // 2)
+    state, draws = stage(from_step(state, 0.1, eager=True), kernel, 1.0, num // 2)
     if rank:
         kernel = spec.tuned(1.0, covariance(draws.position, rank))
-        state = state._replace(steps=steps(dim**-0.25, eager=False))
-    state, draws = stage(state, setup(kernel, 1.0), num - num // 2)
-    mean_energy, step_size = float(draws.energy.mean(dtype=float)), float(jnp.exp(state.steps.log_average[0]))
-    if chains.base is None:
-        return fit_pilot(dim, mean_energy, None, step_size=step_size), kernel, state, gradients
+        state = from_step(state, dim**-0.25, eager=False)
+    state, draws = stage(state, kernel, 1.0, num - num // 2)
+    mean_energy, step = float(draws.energy.mean(dtype=float)), step_size(state)
+    if not plan.has_prior:
+        return fit_pilot(dim, mean_energy, None, step_size=step), kernel, state, gradients
 
-    state = state._replace(steps=steps(step_size, eager=False))
-    state, draws = stage(state, setup(kernel, 0.0), num)
-    at_prior = float(jnp.exp(state.steps.log_average[0]))
-    pilot = fit_pilot(dim, mean_energy, float(np.median(draws.energy)), step_size=step_size, step_size_prior=at_prior)
+    state, draws = stage(from_step(state, step, eager=False), kernel, 0.0, num)
+    prior_energy = float(np.median(draws.energy))
+    pilot = fit_pilot(dim, mean_energy, prior_energy, step_size=step, step_size_prior=step_size(state))
     return pilot, kernel, state, gradients
 
 
@@ -145,13 +145,10 @@ def start_run(sahmc: SAHMCState, steps: StepSizeState) -> RunState:
     return RunState(sahmc, steps, init_round_trips(sahmc.chains.energy.shape[0]), zero, zero)
 
 
-def build_tilt(kind: type[Tilt], partition: Any, pilot: Pilot | None) -> Tilt:
-    """The tilt with the partition given, or with one made from the pilot."""
-    if kind is NoTilt:
-        return NoTilt()
-    if partition is None:
-        assert pilot is not None
-        partition = {TemperedTilt: _ladder, LinearTilt: _nodes, StepTilt: _edges}[kind](pilot)
+def build_tilt(kind: type[Tilt], pilot: Pilot | None) -> Tilt:
+    """The tilt with a partition made from the pilot."""
+    assert pilot is not None
+    partition: Any = {TemperedTilt: _ladder, LinearTilt: _nodes, StepTilt: _edges}[kind](pilot)
     return kind(partition)  # type: ignore[call-arg]
 
 
@@ -176,7 +173,7 @@ def _edges(pilot: Pilot) -> EnergyPartition:
 
 def starting_theta(tilt: Tilt, pilot: Pilot | None, desired: Any) -> np.ndarray:
     """theta_0: zero (the paper) without a pilot, else what equipartition says, so that only the rest is learnt."""
-    if pilot is None or isinstance(tilt, NoTilt):
+    if pilot is None or not isinstance(tilt, (TemperedTilt, LinearTilt, StepTilt)):
         return np.zeros(tilt.num_regions)
     half, steep = 0.5 * pilot.dim, 1.0 + pilot.prior_share
     if isinstance(tilt, TemperedTilt):
@@ -186,7 +183,6 @@ def starting_theta(tilt: Tilt, pilot: Pilot | None, desired: Any) -> np.ndarray:
         s = pilot.above(np.asarray(tilt.partition.edges, float))
         theta = half * np.log(s) - steep * s
     else:
-        assert isinstance(tilt, StepTilt)
         edges = np.asarray(tilt.partition.edges, float)
         s = pilot.above(edges)
         middle = 0.5 * (s[1:] + s[:-1])

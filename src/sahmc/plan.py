@@ -1,0 +1,135 @@
+"""What a run is to do: the arguments of ``sample``, checked, and the budget that follows from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sahmc.gain import Gain
+from sahmc.kernels import KERNELS, Kernel
+from sahmc.model import Model
+from sahmc.partition import EnergyPartition, TemperatureLadder
+from sahmc.theta import desired_frequencies
+from sahmc.tilt import TILTS, LinearTilt, NoTilt, StepTilt, TemperedTilt, Tilt
+from sahmc.validate import require, require_count, require_known
+
+PARTITIONS: dict[type[Tilt], type] = {
+    StepTilt: EnergyPartition,
+    LinearTilt: EnergyPartition,
+    TemperedTilt: TemperatureLadder,
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Checked arguments. ``tilt`` is a class while its partition is still to be found by a pilot run.
+
+    Budgets are in moves, of which ``kernel.moves`` make one iteration of the user's.
+    """
+
+    draws: int
+    tune: int
+    chains: int
+    thin: int
+    target_accept: float
+    kernel: Kernel
+    tilt: Tilt | type[Tilt]
+    gain: Gain | None
+    desired: Any
+    theta: str
+    adapt: str
+    has_prior: bool
+
+    @property
+    def needs_pilot(self) -> bool:
+        return self.kernel.tunes_step_size or self.kernel.covariance_rank > 0 or isinstance(self.tilt, type)
+
+    @property
+    def every(self) -> int:
+        """Moves for each draw."""
+        return self.thin * self.kernel.moves
+
+    @property
+    def pilot_moves(self) -> int:
+        """A quarter of the tuning, and as much again at the prior where there is one."""
+        return max(4, self.tune * self.kernel.moves // 4) if self.needs_pilot else 0
+
+    @property
+    def stages(self) -> dict[str, int]:
+        pilot = self.pilot_moves * (2 if self.has_prior else 1)
+        adapt = max(0, self.tune * self.kernel.moves - pilot)
+        return {"pilot": pilot, "adapt": adapt, "draw": self.draws * self.every}
+
+    @property
+    def gain_used(self) -> Gain:
+        """t0 a twentieth of the time in which theta learns, unless given."""
+        time = self.stages["adapt"] + (self.stages["draw"] if self.adapt == "always" else 0)
+        return self.gain or Gain(max(1.0, time / 20))
+
+
+def make_plan(
+    model: Any,
+    *,
+    kernel: Any,
+    tilt: Any,
+    partition: Any,
+    gain: Any,
+    desired: Any,
+    theta: Any,
+    adapt: Any,
+    **numbers: Any,
+) -> Plan:
+    """Check everything that can be checked without a position."""
+    for name in ("draws", "tune", "chains", "thin"):
+        require_count(numbers[name], name)
+    accept = numbers["target_accept"]
+    require(0 < accept < 1, "target_accept must lie in (0, 1)", accept, "use 0.8 for HMC, 0.3 for a random walk")
+    require_known(theta, ("shared", "per-chain"), "theta")
+    require_known(adapt, ("tune", "always"), "adapt")
+    has_prior = isinstance(model, Model)
+    require(callable(model) or has_prior, "model must be a log density or a Model", model, "pass a function")
+    if not isinstance(kernel, Kernel):
+        require_known(kernel, KERNELS, "kernel")
+        kernel = KERNELS[kernel]()
+    tilt = _tilt(tilt, partition, has_prior)
+    if isinstance(tilt, Tilt):
+        desired_frequencies(desired, tilt.num_regions)
+    else:
+        must = "desired needs a partition, or its length cannot be known"
+        require(desired is None, must, "desired without partition", "pass partition= too")
+    if isinstance(gain, (int, float)):
+        gain = Gain(gain)
+    given = gain is None or isinstance(gain, Gain)
+    require(given, "gain must be a Gain, a number t0 or None", gain, "pass Gain(t0=...)")
+    return Plan(
+        kernel=kernel, tilt=tilt, gain=gain, desired=desired, theta=theta, adapt=adapt, has_prior=has_prior, **numbers
+    )
+
+
+def _tilt(tilt: Any, partition: Any, has_prior: bool) -> Tilt | type[Tilt]:
+    """The tilt, or its class if the partition is still to be found."""
+    if isinstance(tilt, Tilt):
+        must = "a tilt object carries its own partition"
+        require(partition is None, must, "partition= as well", "leave one of them out")
+    else:
+        require_known(tilt, TILTS, "tilt")
+        kind = TILTS[tilt]
+        wanted = PARTITIONS.get(kind, type(None))
+        must = f"tilt {tilt!r} takes " + (
+            "no partition" if kind is NoTilt else f"a partition of type {wanted.__name__}"
+        )
+        fits = partition is None or isinstance(partition, wanted)
+        require(fits, must, type(partition).__name__, "change the tilt or the partition")
+        if kind is NoTilt:
+            return NoTilt()
+        if partition is None:
+            return kind
+        tilt = kind(partition)  # type: ignore[call-arg]
+    top = float(tilt.partition.betas[-1]) if isinstance(tilt, TemperedTilt) else 1.0
+    require(
+        top > 0 or has_prior,
+        "a ladder may reach beta = 0 only where there is a prior",
+        "beta = 0 and a bare log density",
+        "pass a sahmc.Model with log_prior and log_likelihood, or end the ladder above 0",
+    )
+    return tilt
