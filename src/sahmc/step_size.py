@@ -7,9 +7,9 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from sahmc.theta import pool
+
 GAMMA, T0, KAPPA = 0.05, 10.0, 0.75
-UNIT = 2.0**20
-"""Acceptances cross chains as whole multiples of 1/UNIT, so that the order of the sum cannot matter."""
 
 
 class StepSizeState(NamedTuple):
@@ -39,8 +39,7 @@ def update_step_size(
     """Each level learns from the mean acceptance of the chains that moved at it; without ``learn`` nothing changes."""
     at_level = level[:, None] == jnp.arange(state.log_step.shape[0])
     count = jnp.sum(at_level, axis=0, dtype=jnp.int32)
-    total = jnp.sum(jnp.round(jnp.where(at_level, acceptance[:, None], 0.0) * UNIT).astype(jnp.int32), axis=0)
-    mean = total / (UNIT * jnp.maximum(count, 1))
+    mean = pool(jnp.where(at_level, acceptance[:, None], 0.0)) * (level.shape[0] / jnp.maximum(count, 1))
 
     t = (state.num_updates + 1).astype(state.log_step.dtype)
     eta = 1.0 / (t + T0)
