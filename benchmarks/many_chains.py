@@ -21,9 +21,8 @@ def main():
     target = eight_modes(11)
     start = jnp.asarray(target.start, jnp.float32)
     device = jax.devices()[0].device_kind
-    print(
-        f"{device}, jax {jax.__version__}, sahmc {sahmc.__version__}, {time.strftime('%Y-%m-%d')}; seeds 0..{args.seeds - 1}"
-    )
+    versions = f"jax {jax.__version__}, sahmc {sahmc.__version__}"
+    print(f"{device}, {versions}, {time.strftime('%Y-%m-%d')}; seeds 0 to {args.seeds - 1}")
     print(f"eight modes, d = 11, edge 10; draws = tune = {args.draws}; seconds without compilation\n")
     print("| chains | rmse of the masses | largest error | round trips | gradients, millions | seconds |")
     print("|---:|---:|---:|---:|---:|---:|")
@@ -46,11 +45,9 @@ def main():
                 errors.append(result.expectation(target.indicators).mean - target.masses)
                 trips.append(result.round_trips.sum())
                 gradients.append(result.num_gradients / 1e6)
-        print(
-            f"| {chains} | {np.sqrt(np.mean(np.square(errors))):.4f} | {np.abs(errors).max():.4f} | {np.mean(trips):.0f} "
-            f"| {np.mean(gradients):.1f} | {np.mean(seconds):.1f} |",
-            flush=True,
-        )
+        rmse, worst = np.sqrt(np.mean(np.square(errors))), np.abs(errors).max()
+        cells = f"{rmse:.4f} | {worst:.4f} | {np.mean(trips):.0f} | {np.mean(gradients):.1f} | {np.mean(seconds):.1f}"
+        print(f"| {chains} | {cells} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from sahmc import (
     UnitMetric,
 )
 from sahmc.hamiltonian.integrator import leapfrog
+from sahmc.testing import mixture
 
 MATRIX = np.array([[2.0, 0.6], [0.6, 0.5]])
 METRICS = [UnitMetric(), DiagonalMetric(np.array([2.0, 0.5])), DenseMetric(MATRIX)]
@@ -57,9 +58,13 @@ def test_a_diagonal_metric_must_be_positive():
 
 
 @pytest.fixture(params=[(t, m) for t in TILTS for m in METRICS], ids=lambda p: f"{p[0].name}-{p[1].name}")
-def flow(request, set1):
-    """The leapfrog map on (position, momentum), in float64, and the energy it should conserve."""
+def flow(request):
+    """The leapfrog map on (position, momentum), in float64, and the energy it should conserve.
+
+    A target of its own: JAX may keep the constants of a function in the size it first saw them in.
+    """
     tilt, metric = request.param
+    set1 = mixture(-6.0, 4.0)
     with jax.enable_x64(True):
         target = TiltedTarget.build(set1.log_density, jnp.zeros(2, jnp.float64), tilt)
         target = target.with_theta(jnp.linspace(0.0, -1.0, tilt.num_regions, dtype=jnp.float64))

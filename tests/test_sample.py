@@ -150,7 +150,8 @@ def test_metrics_are_tuned(metric):
 
 def test_a_run_without_round_trips_warns(set2):
     with pytest.warns(UserWarning, match="modes may be missing"):
-        sahmc.sample(set2.log_density, jnp.zeros(2), draws=3, tune=40, chains=2, random_seed=0)
+        torn = sahmc.TemperatureLadder([1.0, 1e-7])
+        sahmc.sample(set2.log_density, jnp.zeros(2), draws=20, tune=100, chains=4, partition=torn, random_seed=0)
 
 
 def test_ctrl_c_returns_what_was_drawn(monkeypatch):

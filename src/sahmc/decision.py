@@ -30,5 +30,5 @@ def decide(
     return jax.tree.map(lambda new, old: jnp.where(accepted, new, old), proposed, current), accepted
 
 
-def is_diverging(energy_error: Energy) -> Bool[Array, ""]:
-    return ~(energy_error < DIVERGENCE)
+def is_diverging(energy_error: Energy, bound: float = DIVERGENCE) -> Bool[Array, ""]:
+    return ~(energy_error < bound)

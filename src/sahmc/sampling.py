@@ -182,7 +182,8 @@ def _begin_adaptation(state: RunState, setup: Setup, plan: Plan, pilot: Pilot | 
 
 def _learning(plan: Plan, setup: Setup) -> Schedule:
     average_from = plan.stages["adapt"] // 2 if plan.adapt == "tune" else NEVER
-    return Schedule(setup.tilt.num_regions > 1, plan.kernel.tunes_step_size, average_from)
+    regions = setup.tilt.num_regions
+    return Schedule(regions > 1, plan.kernel.tunes_step_size, average_from, top=regions - 1)
 
 
 def _drawing(plan: Plan, setup: Setup, learnt: Outcome) -> Schedule:

@@ -6,10 +6,12 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtr
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from sahmc.decision import DIVERGENCE, decide, is_diverging, log_accept_ratio
 from sahmc.target import ChainState, TiltedTarget
 from sahmc.tilt import Energy, Level
 from sahmc.validate import require
@@ -71,6 +73,33 @@ class Kernel(ABC):
         self, rng_key: Key[Array, ""], state: ChainState, target: TiltedTarget
     ) -> tuple[ChainState, TransitionInfo]:
         """One transition of one chain."""
+
+
+def conclude(
+    uniform: Energy,
+    target: TiltedTarget,
+    level: Level,
+    state: ChainState,
+    proposal: ChainState,
+    *,
+    kinetic: tuple[Any, Any] = (0.0, 0.0),
+    n_steps: Any = 0,
+    divergence: float = DIVERGENCE,
+) -> tuple[ChainState, TransitionInfo]:
+    """Decide on the tilted energies, and report on the mechanical ones. ``kinetic`` energies are before and after."""
+    before, after = kinetic
+    energy_error = target.potential(proposal, level) + after - target.potential(state, level) - before
+    log_ratio = log_accept_ratio(target.decision(state, level) + before, target.decision(proposal, level) + after)
+    state, accepted = decide(uniform, log_ratio, state, proposal)
+    return state, TransitionInfo(
+        acceptance_rate=jnp.exp(jnp.minimum(log_ratio, 0.0)),
+        mechanical_acceptance=jnp.nan_to_num(jnp.exp(-jnp.maximum(energy_error, 0.0))),
+        is_accepted=accepted,
+        energy_error=energy_error,
+        diverging=is_diverging(energy_error, divergence),
+        n_steps=jnp.asarray(n_steps, jnp.int32),
+        level=level,
+    )
 
 
 def draw_noise(rng_key: Key[Array, ""], like: Float[Array, " dim"], uniforms: int) -> tuple[Any, Any]:

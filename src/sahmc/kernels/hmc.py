@@ -10,10 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
-from sahmc.decision import decide, is_diverging, log_accept_ratio
 from sahmc.hamiltonian.integrator import leapfrog
 from sahmc.hamiltonian.metric import METRICS, Metric, UnitMetric
-from sahmc.kernels.base import Kernel, TransitionInfo, draw_noise, require_step_size
+from sahmc.kernels.base import Kernel, TransitionInfo, conclude, draw_noise, require_step_size
 from sahmc.pytree import static, strategy
 from sahmc.target import ChainState, TiltedTarget
 from sahmc.validate import require, require_count, require_known
@@ -93,18 +92,5 @@ class HMC(Kernel):
         momentum = self.metric.momentum(noise)
         proposal, new_momentum = leapfrog(target, level, self.metric, state, momentum, step_size, num_steps)
 
-        kinetic, new_kinetic = self.metric.kinetic_energy(momentum), self.metric.kinetic_energy(new_momentum)
-        energy_error = target.potential(proposal, level) + new_kinetic - target.potential(state, level) - kinetic
-        log_ratio = log_accept_ratio(
-            target.decision(state, level) + kinetic, target.decision(proposal, level) + new_kinetic
-        )
-        state, accepted = decide(u_accept, log_ratio, state, proposal)
-        return state, TransitionInfo(
-            acceptance_rate=jnp.exp(jnp.minimum(log_ratio, 0.0)),
-            mechanical_acceptance=jnp.nan_to_num(jnp.exp(-jnp.maximum(energy_error, 0.0))),
-            is_accepted=accepted,
-            energy_error=energy_error,
-            diverging=is_diverging(energy_error),
-            n_steps=jnp.asarray(num_steps, jnp.int32),
-            level=level,
-        )
+        kinetic = self.metric.kinetic_energy(momentum), self.metric.kinetic_energy(new_momentum)
+        return conclude(u_accept, target, level, state, proposal, kinetic=kinetic, n_steps=num_steps)

@@ -9,8 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
-from sahmc.decision import decide, log_accept_ratio
-from sahmc.kernels.base import Kernel, TransitionInfo, draw_noise, require_step_size
+from sahmc.kernels.base import Kernel, TransitionInfo, conclude, draw_noise, require_step_size
 from sahmc.pytree import strategy
 from sahmc.target import ChainState, TiltedTarget
 
@@ -49,16 +48,4 @@ class RandomWalk(Kernel):
         level = target.draw_level(u_level, state)
         step = jnp.asarray(self.step_size * target.step_scale_at(level) * self.scale, dtype)
         proposal = target.evaluate(state.position + step * noise)
-
-        energy_error = target.potential(proposal, level) - target.potential(state, level)
-        log_ratio = log_accept_ratio(target.decision(state, level), target.decision(proposal, level))
-        state, accepted = decide(u_accept, log_ratio, state, proposal)
-        return state, TransitionInfo(
-            acceptance_rate=jnp.exp(jnp.minimum(log_ratio, 0.0)),
-            mechanical_acceptance=jnp.nan_to_num(jnp.exp(-jnp.maximum(energy_error, 0.0))),
-            is_accepted=accepted,
-            energy_error=energy_error,
-            diverging=~jnp.isfinite(energy_error),
-            n_steps=jnp.zeros((), jnp.int32),
-            level=level,
-        )
+        return conclude(u_accept, target, level, state, proposal, divergence=jnp.inf)

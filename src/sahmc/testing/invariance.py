@@ -70,4 +70,4 @@ def check_invariance(
     moved = jax.jit(jax.vmap(move))(keys, start)
     energy = jax.jit(jax.vmap(lambda x: target.evaluate(x).energy))
     pairs = [(energy(moved), energy(fresh)), *((moved[:, i], fresh[:, i]) for i in range(moved.shape[1]))]
-    return min(len(pairs) * stats.ks_2samp(np.asarray(a), np.asarray(b)).pvalue for a, b in pairs)
+    return min(float(len(pairs) * stats.ks_2samp(np.asarray(a), np.asarray(b)).pvalue) for a, b in pairs)
