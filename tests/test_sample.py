@@ -154,19 +154,30 @@ def test_a_run_without_round_trips_warns(set2):
         sahmc.sample(set2.log_density, jnp.zeros(2), draws=20, tune=100, chains=4, partition=torn, random_seed=0)
 
 
-def test_ctrl_c_returns_what_was_drawn(monkeypatch):
-    monkeypatch.setattr(run, "CHUNK_SECONDS", 0.01)
+def interrupt_at(chunk, monkeypatch):
     chunks = 0
     original = run.run_chunk
 
     def interrupted(*args):
         nonlocal chunks
         chunks += 1
-        if chunks == 12:
+        if chunks == chunk:
             signal.raise_signal(signal.SIGINT)
         return original(*args)
 
+    monkeypatch.setattr(run, "CHUNK_SECONDS", 0.01)
     monkeypatch.setattr(run, "run_chunk", interrupted)
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 4])
+def test_ctrl_c_before_there_are_draws_stops_the_run(monkeypatch, chunk):
+    interrupt_at(chunk, monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        sahmc.sample(normal, jnp.zeros(3), draws=5000, tune=200, chains=4, random_seed=0)
+
+
+def test_ctrl_c_returns_what_was_drawn(monkeypatch):
+    interrupt_at(12, monkeypatch)
     with pytest.warns(UserWarning, match="Interrupted"):
         result = sahmc.sample(normal, jnp.zeros(3), draws=5000, tune=20, chains=4, random_seed=0)
     assert result.settings["interrupted"] and 0 < result.draws.shape[1] < 5000

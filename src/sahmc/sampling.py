@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import time
 import warnings
 from collections.abc import Callable
@@ -13,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from sahmc import __version__
 from sahmc.algorithm import init
 from sahmc.gain import Gain
 from sahmc.importance import log_normalise
@@ -134,7 +134,7 @@ def sample(
         "pilot": pilot,
         "interrupted": drawn.interrupted,
         "sampling_time": time.perf_counter() - began,
-        "versions": {name: importlib.metadata.version(name) for name in ("sahmc", "jax", "numpy")},
+        "versions": {"sahmc": __version__, "jax": jax.__version__, "numpy": np.__version__},
     }
     result = _result(drawn, setup, unravel, spent + learnt.gradients + drawn.gradients, settings)
     _warn(result)

@@ -114,6 +114,8 @@ def run_pilot(
         tilt = TemperedTilt(TemperatureLadder.single(beta))
         setup = Setup(program, tilt, kernel, jnp.ones(1, dtype), Gain(1.0), plan.target_accept)
         outcome = runner.stage("pilot", state, setup, Schedule(learn_step=spec.tunes_step_size), num, keep=True)
+        if outcome.interrupted:
+            raise KeyboardInterrupt
         gradients += outcome.gradients
         return outcome.state, jax.tree.map(lambda x: x[len(x) // 2 :], outcome.draws)
 
