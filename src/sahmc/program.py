@@ -100,9 +100,6 @@ class _Kept:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Kept) and type(self.value) is type(other.value) and bool(self.value == other.value)
 
-    def __lt__(self, other: object) -> bool:
-        return False
-
 
 class _Unlike(_Kept):
     """A parameter that cannot be compared: equal to itself alone, so its program is never shared."""

@@ -42,6 +42,8 @@ class Result:
         trips from the bottom to the top and back, for each chain, while draws were made.
     ``step_size``
         for each level.
+    ``diverging``, ``num_diverging``
+        for each draw kept; and in all moves while draws were made, those between the draws included.
     """
 
     draws: Any
@@ -57,6 +59,7 @@ class Result:
     round_trips: np.ndarray
     step_size: np.ndarray
     num_gradients: int
+    num_diverging: int
     tilt: Tilt
     settings: Mapping[str, Any]
 
@@ -158,7 +161,7 @@ class Result:
         return (
             f"<sahmc.Result: {chains} chains x {draws} draws, tilt {self.tilt.name!r} with {regions} regions, {trips}, "
             f"{self.num_gradients:,} gradients, acceptance {self.acceptance_rate:.2f}, "
-            f"{int(self.diverging.sum())} divergences, weight efficiency {kish_efficiency(self.weight):.2f}, "
+            f"{self.num_diverging} divergences, weight efficiency {kish_efficiency(self.weight):.2f}, "
             f"seed {self.settings['random_seed']}>"
         )
 

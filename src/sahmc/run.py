@@ -75,7 +75,6 @@ class Draw(NamedTuple):
     log_weight: Any
     acceptance_rate: Any
     diverging: Any
-    is_accepted: Any
 
 
 class Tally(NamedTuple):
@@ -121,7 +120,6 @@ def run_chunk(
             log_weight=log_weights(setup, used.theta, sahmc.theta.visits > 0, chains.energy),
             acceptance_rate=info.acceptance_rate,
             diverging=info.diverging,
-            is_accepted=info.is_accepted,
         )
         tally = Tally(info.n_steps.sum(), info.diverging.sum(), info.mechanical_acceptance.mean())
         return RunState(sahmc, steps, trips, state.t + schedule.learn_theta, state.t_key + 1), draw, tally

@@ -234,6 +234,7 @@ def _result(
         round_trips=np.array(state.trips.trips),
         step_size=np.array(setup.kernel.step_size * jnp.exp(state.steps.log_step)),
         num_gradients=gradients,
+        num_diverging=drawn.diverging,
         tilt=setup.tilt,
         settings=MappingProxyType(settings),
     )
