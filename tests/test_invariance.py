@@ -22,7 +22,8 @@ from sahmc import (
     TemperedTilt,
     TiltedTarget,
 )
-from sahmc.kernels import Kernel
+from sahmc.kernels import Jump, Kernel, jump
+from sahmc.modes import fit_modes
 from sahmc.testing import check_invariance, grid_sampler
 
 FOUR_SIGMA = 6.3e-5
@@ -123,6 +124,28 @@ def test_a_kernel_with_a_stale_theta_is_caught(label, name):
     stale = target.theta + jnp.linspace(0.0, 0.6, target.theta.shape[0])
     broken = Broken(KERNELS[name], lambda target: target.with_theta(stale))
     assert check_invariance(broken, target, grid_sampler(target, LOW, HIGH)) < FOUR_SIGMA
+
+
+def rough_picture():
+    """Of three modes where there are two: neither means nor covariances are right."""
+    rng = np.random.default_rng(0)
+    centres = np.array([[-1.5, -0.5], [1.5, -0.7], [0.3, 1.0]])
+    draws = np.concatenate([c + rng.normal(size=(500, 2)) @ rng.normal(size=(2, 2)) for c in centres])
+    return fit_modes(draws, centres, np.ones(2), np.float32)
+
+
+@pytest.mark.parametrize("label", CASES)
+def test_jumps_are_exact_whatever_the_picture(label, monkeypatch):
+    monkeypatch.setattr(jump, "SHARE", 0.8)
+    target, modes = frozen_target(label), rough_picture()
+    draw = grid_sampler(target, LOW, HIGH)
+    kernel = KERNELS["hmc fixed"]
+    assert check_invariance(Jump(kernel, modes), target, draw) > FOUR_SIGMA
+    skewed = dataclasses.replace(modes, log_det=modes.log_det.at[0].add(1.5))
+    assert check_invariance(Jump(kernel, skewed), target, draw) < FOUR_SIGMA
+    if label != "none":
+        untilted = TiltedTarget(target.program, NoTilt(), jnp.zeros(1), jnp.ones(1))
+        assert check_invariance(Broken(Jump(kernel, modes), lambda t: untilted), target, draw) < FOUR_SIGMA
 
 
 def test_a_linear_tilt_decided_on_the_clipped_energy_is_caught():

@@ -10,7 +10,7 @@ from sahmc.target import ChainState
 from sahmc.tilt import Energy
 
 DIVERGENCE = 1000.0
-"""A mechanical energy error beyond this, or one that is not finite, marks a transition as diverging."""
+"""A mechanical energy error beyond this, or one that is not a number, marks a transition as diverging."""
 
 
 def log_accept_ratio(current: Energy, proposed: Energy) -> Energy:
@@ -31,4 +31,5 @@ def decide(
 
 
 def is_diverging(energy_error: Energy, bound: float = DIVERGENCE) -> Bool[Array, ""]:
-    return ~(energy_error < bound)
+    """An infinite energy is no divergence but a place outside the support: a wall, where rejection is right."""
+    return ~(energy_error < bound) & ~jnp.isposinf(energy_error)

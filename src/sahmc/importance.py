@@ -38,6 +38,18 @@ def error_of_mean(values: np.ndarray) -> Any:
     )
 
 
+def split_rhat(values: np.ndarray) -> np.ndarray:
+    """Split R-hat of each quantity of (chain, draw, quantity): between half-chains against within them."""
+    from arviz_stats.base import array_stats
+
+    if values.shape[1] < 8:
+        return np.ones(values.shape[2])
+    if len(values) == 1:
+        half = values.shape[1] // 2
+        values = np.concatenate([values[:, :half], values[:, half : 2 * half]])
+    return np.asarray(array_stats.rhat(values, chain_axis=0, draw_axis=1, method="split"))
+
+
 def weighted_mean(values: np.ndarray, weight: np.ndarray) -> Expectation:
     """sum w f / sum w over (chain, draw), and its error by the influence values w (f - mean).
 

@@ -115,6 +115,6 @@ class TemperatureLadder:
         return jnp.sqrt((1.0 + self.prior_share) / (self.betas + self.prior_share))
 
 
-def ladder_size(dim: int, log_range: float) -> int:
+def ladder_size(dim: float, log_range: float) -> int:
     """m = 1.5 sqrt(d/2) log(T_max) + 1, at least 4: neighbouring levels then overlap in energy."""
     return max(4, round(1.5 * math.sqrt(dim / 2) * log_range) + 1)

@@ -24,7 +24,7 @@ PARTITIONS: dict[type[Tilt], type] = {
 class Plan:
     """Checked arguments. ``tilt`` is a class while its partition is still to be found by a pilot run.
 
-    Budgets are in moves, of which ``kernel.moves`` make one iteration of the user's.
+    Budgets are in moves, of which ``moves`` make one iteration of the user's.
     """
 
     draws: int
@@ -38,7 +38,9 @@ class Plan:
     desired: Any
     theta: str
     adapt: str
+    jumps: bool
     has_prior: bool
+    moves: int
 
     @property
     def needs_pilot(self) -> bool:
@@ -47,18 +49,32 @@ class Plan:
     @property
     def every(self) -> int:
         """Moves for each draw."""
-        return self.thin * self.kernel.moves
+        return self.thin * self.moves
+
+    @property
+    def searches(self) -> bool:
+        """Whether the top of the ladder is to be found."""
+        return isinstance(self.tilt, type)
+
+    @property
+    def scouts(self) -> bool:
+        """Whether modes are looked for."""
+        return self.searches and self.kernel.uses_gradient
 
     @property
     def pilot_moves(self) -> int:
-        """A quarter of the tuning, and as much again at the prior where there is one."""
-        return max(4, self.tune * self.kernel.moves // 4) if self.needs_pilot else 0
+        """A fifth of the tuning, and half as much again at the prior where there is one."""
+        return max(4, self.tune * self.moves // 5) if self.needs_pilot else 0
+
+    @property
+    def search_moves(self) -> int:
+        return max(12, self.tune * self.moves * 3 // 10) if self.searches else 0
 
     @property
     def stages(self) -> dict[str, int]:
-        pilot = self.pilot_moves * (2 if self.has_prior else 1)
-        adapt = max(0, self.tune * self.kernel.moves - pilot)
-        return {"pilot": pilot, "adapt": adapt, "draw": self.draws * self.every}
+        pilot = self.pilot_moves * 3 // (2 if self.has_prior else 3)
+        adapt = max(0, self.tune * self.moves - pilot - self.search_moves)
+        return {"pilot": pilot, "search": self.search_moves, "adapt": adapt, "draw": self.draws * self.every}
 
     @property
     def gain_used(self) -> Gain:
@@ -77,6 +93,7 @@ def make_plan(
     desired: Any,
     theta: Any,
     adapt: Any,
+    jumps: Any,
     **numbers: Any,
 ) -> Plan:
     """Check everything that can be checked without a position."""
@@ -86,6 +103,7 @@ def make_plan(
     require(0 < accept < 1, "target_accept must lie in (0, 1)", accept, "use 0.8 for HMC, 0.3 for a random walk")
     require_known(theta, ("shared", "per-chain"), "theta")
     require_known(adapt, ("tune", "always"), "adapt")
+    require(isinstance(jumps, bool), "jumps must be True or False", jumps, "leave it True")
     has_prior = isinstance(model, Model)
     require(callable(model) or has_prior, "model must be a log density or a Model", model, "pass a function")
     if not isinstance(kernel, Kernel):
@@ -102,7 +120,16 @@ def make_plan(
     given = gain is None or isinstance(gain, Gain)
     require(given, "gain must be a Gain, a number t0 or None", gain, "pass Gain(t0=...)")
     return Plan(
-        kernel=kernel, tilt=tilt, gain=gain, desired=desired, theta=theta, adapt=adapt, has_prior=has_prior, **numbers
+        kernel=kernel,
+        tilt=tilt,
+        gain=gain,
+        desired=desired,
+        theta=theta,
+        adapt=adapt,
+        jumps=jumps and kernel.uses_gradient,
+        has_prior=has_prior,
+        moves=kernel.moves,
+        **numbers,
     )
 
 

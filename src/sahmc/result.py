@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from sahmc.findings import Finding
 from sahmc.importance import (
     Expectation,
     error_of_mean,
@@ -42,6 +43,12 @@ class Result:
         trips from the bottom to the top and back, for each chain, while draws were made.
     ``step_size``
         for each level.
+    ``jumps``
+        between known modes: tried, and accepted.
+    ``findings``
+        what is wrong with the run, errors first; empty if nothing is.
+    ``warmup``
+        what the warm-up found and chose; print it.
     ``diverging``, ``num_diverging``
         for each draw kept; and in all moves while draws were made, those between the draws included.
     """
@@ -60,11 +67,15 @@ class Result:
     step_size: np.ndarray
     num_gradients: int
     num_diverging: int
+    num_trajectories: int
+    jumps: tuple[int, int]
+    warmup: Any
     tilt: Tilt
     settings: Mapping[str, Any]
+    findings: tuple[Finding, ...] = ()
 
     def __post_init__(self) -> None:
-        for array in jax.tree.leaves([v for k, v in vars(self).items() if k not in ("tilt", "settings")]):
+        for array in jax.tree.leaves([v for k, v in vars(self).items() if k not in ("tilt", "settings", "warmup", "findings")]):
             if isinstance(array, np.ndarray):
                 array.flags.writeable = False
 
@@ -117,7 +128,7 @@ class Result:
         """
         frequency = expected_frequency(jnp.asarray(self.desired), jnp.asarray(self.visits > 0))
         if self.settings["adapt"] == "tune":
-            counts = self.visits if self.theta.ndim == 2 else self._membership().mean(axis=(0, 1))
+            counts = self.visits if self.theta.ndim == 2 else self.membership().mean(axis=(0, 1))
             frequency = counts / counts.sum(axis=-1, keepdims=True)
         log_omega = np.asarray(self.tilt.log_omega(jnp.asarray(self.theta), jnp.asarray(frequency, self.theta.dtype)))
         if isinstance(self.tilt, TemperedTilt):
@@ -140,12 +151,12 @@ class Result:
             {"last beta": top, "prior": self.settings["prior"], "adapt": self.settings["adapt"]},
             "sample a sahmc.Model(log_likelihood=..., log_prior=...) with the default tilt, theta and adapt",
         )
-        member = self._membership()
+        member = self.membership()
         bottom, last = member[..., 0], member[..., -1]
         value = self.log_omega()[0] - self.log_omega()[-1]
         return Expectation(value, error_of_mean(bottom / bottom.mean() - last / last.mean()))
 
-    def _membership(self) -> np.ndarray:
+    def membership(self) -> np.ndarray:
         """Of every draw in every region, under the frozen theta."""
         member = jax.vmap(self.tilt.membership, (None, 0))
         return np.asarray(jax.vmap(member, (None, 0))(jnp.asarray(self.theta), jnp.asarray(self.energy)), dtype=float)

@@ -21,10 +21,12 @@ from sahmc.pytree import strategy
 from sahmc.round_trips import RoundTrips, update_round_trips
 from sahmc.step_size import StepSizeState, update_step_size
 from sahmc.target import TiltedTarget
-from sahmc.theta import average_theta
+from sahmc.theta import average_theta, evidence
 from sahmc.tilt import Tilt
 
 NEVER = 2**31 - 1
+PATIENCE = 8
+"""How much slower than time the gain's clock may go, while some region waits to be seen."""
 CHUNK_SECONDS = 0.3
 CHUNK_BYTES = 2**26
 CHUNK_DRAWS = 2048
@@ -46,6 +48,8 @@ class Schedule(NamedTuple):
     """What a stage does, as data: one compiled loop serves them all."""
 
     learn_theta: Any = False
+    on_evidence: Any = False
+    """Whether the gain decays as regions are seen, rather than with time."""
     learn_step: Any = False
     average_from: Any = NEVER
     thin: Any = 1
@@ -60,7 +64,7 @@ class RunState(NamedTuple):
     steps: StepSizeState
     trips: RoundTrips
     t: Int[Array, ""]
-    """Iterations since theta began to learn; a_t is taken at t + 1."""
+    """Iterations since theta began to learn; a_t is taken at t + 1, or at the evidence there is."""
     t_key: Int[Array, ""]
     """Iterations since the run began, which number its random keys."""
 
@@ -82,7 +86,10 @@ class Tally(NamedTuple):
 
     gradients: Any
     diverging: Any
+    trajectories: Any
     mechanical_acceptance: Any
+    jumps: Any
+    jumps_accepted: Any
 
 
 @partial(jax.jit, static_argnames="capacity")
@@ -100,7 +107,9 @@ def run_chunk(
     def iterate(state: RunState) -> tuple[RunState, Draw, Tally]:
         used = state.sahmc.theta
         target = TiltedTarget(setup.program, setup.tilt, used.theta, jnp.exp(state.steps.log_step))
-        gain = jnp.where(schedule.learn_theta, setup.gain(state.t + 1), 0.0).astype(used.theta.dtype)
+        proof = jnp.maximum(evidence(used.seen, setup.desired), state.t / PATIENCE)
+        clock = jnp.where(schedule.on_evidence, proof, state.t)
+        gain = jnp.where(schedule.learn_theta, setup.gain(clock + 1), 0.0).astype(used.theta.dtype)
         sahmc, info = sahmc_step(
             jax.random.fold_in(rng_key, state.t_key), state.sahmc, setup.kernel, target, gain, setup.desired
         )
@@ -121,7 +130,15 @@ def run_chunk(
             acceptance_rate=info.acceptance_rate,
             diverging=info.diverging,
         )
-        tally = Tally(info.n_steps.sum(), info.diverging.sum(), info.mechanical_acceptance.mean())
+        jumped = jnp.isnan(info.mechanical_acceptance)
+        tally = Tally(
+            gradients=info.n_steps.sum(),
+            diverging=info.diverging.sum(),
+            trajectories=jnp.sum(~jumped),
+            mechanical_acceptance=jnp.where(jumped, 0.0, info.mechanical_acceptance).sum(),
+            jumps=jumped.sum(),
+            jumps_accepted=(jumped & info.is_accepted).sum(),
+        )
         return RunState(sahmc, steps, trips, state.t + schedule.learn_theta, state.t_key + 1), draw, tally
 
     def body(i: Int[Array, ""], carry: Any) -> Any:
@@ -159,9 +176,7 @@ class Chunk(NamedTuple):
     draws: Draw
     visits: np.ndarray
     iterations: int
-    gradients: int
-    diverging: int
-    acceptance: float
+    tally: Tally
 
 
 def chunks(
@@ -187,9 +202,7 @@ def chunks(
             draws=_first(kept, complete),
             visits=visits,
             iterations=size,
-            gradients=int(tally.gradients),
-            diverging=int(tally.diverging),
-            acceptance=float(tally.mechanical_acceptance) / size,
+            tally=Tally(*(np.asarray(total).item() for total in tally)),
         )
         size = max(16, int(rate * CHUNK_SECONDS))
 
@@ -210,8 +223,7 @@ class Outcome(NamedTuple):
     state: RunState
     draws: Any
     visits: np.ndarray
-    gradients: int
-    diverging: int
+    tally: Tally
     interrupted: bool
 
 
@@ -227,27 +239,27 @@ class Runner:
         """Make ``draws``, and ``keep`` them or not. Ctrl-C while they are kept ends the stage with those there are."""
         kept: list[Draw] = []
         visits = np.zeros(state.sahmc.theta.visits.shape, np.int64)
-        gradients = diverging = 0
+        tally = Tally(*(0 for _ in Tally._fields))
         interrupted = False
         try:
             for chunk in chunks(self.rng_key, state, setup, schedule, draws, self.capacity):
                 state = chunk.state
                 visits += chunk.visits
-                gradients += chunk.gradients
-                diverging += chunk.diverging
+                tally = Tally(*(a + b for a, b in zip(tally, chunk.tally, strict=True)))
                 if keep:
                     kept.append(chunk.draws)
                 regions = f"{int((visits.reshape(-1, visits.shape[-1]).sum(0) > 0).sum())}/{visits.shape[-1]}"
                 trips = int(jnp.sum(state.trips.trips))
+                accept = chunk.tally.mechanical_acceptance / max(1, chunk.tally.trajectories)
                 self.report(
-                    name, chunk.iterations, accept=chunk.acceptance, diverging=diverging, regions=regions, trips=trips
+                    name, chunk.iterations, accept=accept, diverging=tally.diverging, regions=regions, trips=trips
                 )
         except KeyboardInterrupt:
             if not any(len(part.energy) for part in kept):
                 raise
             interrupted = True
         drawn = jax.tree.map(lambda *parts: np.concatenate(parts), *kept) if kept else None
-        return Outcome(state, drawn, visits, gradients, diverging, interrupted)
+        return Outcome(state, drawn, visits, tally, interrupted)
 
 
 def chunk_capacity(chains: int, dim: int) -> int:

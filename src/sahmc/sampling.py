@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 import warnings
 from collections.abc import Callable
@@ -14,24 +15,27 @@ import numpy as np
 
 from sahmc import __version__
 from sahmc.algorithm import init
+from sahmc.findings import examine
 from sahmc.gain import Gain
 from sahmc.importance import log_normalise
 from sahmc.kernels import Kernel
 from sahmc.model import Model
 from sahmc.partition import EnergyPartition, TemperatureLadder
+from sahmc.pilot import come_down
+from sahmc.plain import Bench
 from sahmc.plan import Plan, make_plan
 from sahmc.positions import check_starts, starting_positions
 from sahmc.program import Program
 from sahmc.progress import progress
 from sahmc.result import Result
 from sahmc.round_trips import init_round_trips
-from sahmc.run import NEVER, Outcome, Runner, RunState, Schedule, Setup, chunk_capacity
+from sahmc.run import Outcome, Runner, RunState, Schedule, chunk_capacity
+from sahmc.scout import Sighting, lowest_draws, posterior_draws
 from sahmc.step_size import init_step_size
 from sahmc.target import TiltedTarget, energy_program
-from sahmc.theta import desired_frequencies, freeze_theta, init_theta
 from sahmc.tilt import NoTilt, TemperedTilt, Tilt
 from sahmc.validate import require
-from sahmc.warmup import Pilot, build_tilt, level_steps, run_pilot, start_run, starting_theta
+from sahmc.warmup import Ready, warm_up
 
 
 def sample(
@@ -51,6 +55,7 @@ def sample(
     theta: Literal["shared", "per-chain"] = "shared",
     adapt: Literal["tune", "always"] = "tune",
     thin: int = 1,
+    jumps: bool = True,
     progressbar: bool = True,
 ) -> Result:
     """Draw from a posterior that may have many modes.
@@ -83,6 +88,8 @@ def sample(
         Desired visiting frequencies, uniform if None.
     theta
         "shared" by all chains, which learn it together, or one "per-chain" (the paper).
+    jumps
+        Let chains jump between the modes that the warm-up has found. Exact either way; off, they go over the top only.
     adapt
         Learn theta during "tune", then average and freeze it; or "always" (the paper).
     progressbar
@@ -105,6 +112,7 @@ def sample(
         desired=desired,
         theta=theta,
         adapt=adapt,
+        jumps=jumps,
     )
     seed, rng_key = _seed(random_seed)
     key_start, key_run = jax.random.split(rng_key)
@@ -112,33 +120,29 @@ def sample(
     plan.kernel.check(positions.shape[1])
     program = energy_program(model, unravel, positions[0], plan.kernel.uses_gradient)
     began = time.perf_counter()
-    state = _start(program, positions)
+    state, spent = _start(program, positions, plan)
 
     with progress(plan.stages, progressbar) as report:
         runner = Runner(key_run, chunk_capacity(*positions.shape), report)
-        pilot, kernel, state, spent = run_pilot(runner, program, state, plan)
-        setup = _setup(plan, program, kernel, pilot, positions.dtype)
-        state = _begin_adaptation(state, setup, plan, pilot)
-        learnt = runner.stage("adapt", state, setup, _learning(plan, setup), plan.stages["adapt"], keep=False)
-        drawn = runner.stage("draw", _freeze(learnt, plan), setup, _drawing(plan, setup, learnt), draws, keep=True)
+        ready = warm_up(Bench(runner, program, plan), state)
+        drawn = runner.stage("draw", ready.state, ready.setup, _drawing(plan, ready), draws, keep=True)
 
     settings = {
         "random_seed": seed,
         "kernel": plan.kernel.name,
-        "tilt": setup.tilt.name,
+        "tilt": ready.setup.tilt.name,
         "prior": plan.has_prior,
         **{
             name: getattr(plan, name) for name in ("draws", "tune", "chains", "thin", "target_accept", "theta", "adapt")
         },
-        "gain": (float(setup.gain.t0), float(setup.gain.power)),
-        "pilot": pilot,
+        "jumps": plan.jumps,
+        "gain": (float(ready.setup.gain.t0), float(ready.setup.gain.power)),
         "interrupted": drawn.interrupted,
         "sampling_time": time.perf_counter() - began,
         "versions": {"sahmc": __version__, "jax": jax.__version__, "numpy": np.__version__},
     }
-    result = _result(drawn, setup, unravel, spent + learnt.gradients + drawn.gradients, settings)
-    _warn(result)
-    return result
+    ready.record.gradients["start"] = spent
+    return _examine(_result(drawn, ready, unravel, settings), ready, drawn)
 
 
 def _seed(random_seed: Any) -> tuple[Any, jax.Array]:
@@ -154,56 +158,27 @@ def _seed(random_seed: Any) -> tuple[Any, jax.Array]:
     return int(random_seed), jax.random.key(int(random_seed))
 
 
-def _start(program: Program, positions: jax.Array) -> RunState:
-    """The chains where they start, once it is known that the log density is finite there."""
-    one = jnp.ones(1, positions.dtype)
-    start = jax.jit(init)(TiltedTarget(program, NoTilt(), 0 * one, one), positions)
+def _start(program: Program, positions: jax.Array, plan: Plan) -> tuple[RunState, int]:
+    """The chains where they start, once it is known that the log density is finite there; and the gradients spent.
+
+    Where the step size is to be found, chains that start absurdly high come down first.
+    """
+    one, spent = jnp.ones(1, positions.dtype), 0
+    target = TiltedTarget(program, NoTilt(), 0 * one, one)
+    start = jax.jit(init)(target, positions)
     check_starts(start.chains.energy, start.chains.grad, start.chains.base)
-    return start_run(start, init_step_size(one, eager=False))
+    if plan.kernel.tunes_step_size and plan.kernel.uses_gradient:
+        positions, spent = come_down(program, positions)
+        start = jax.jit(init)(target, positions)
+    zero = jnp.zeros((), jnp.int32)
+    steps, trips = init_step_size(one, eager=False), init_round_trips(len(positions))
+    return RunState(start, steps, trips, zero, zero), spent
 
 
-def _setup(plan: Plan, program: Program, kernel: Kernel, pilot: Pilot | None, dtype: Any) -> Setup:
-    tilt = plan.tilt if isinstance(plan.tilt, Tilt) else build_tilt(plan.tilt, pilot)
-    desired = desired_frequencies(plan.desired, tilt.num_regions).astype(dtype)
-    return Setup(program, tilt, kernel, desired, plan.gain_used, plan.target_accept)
-
-
-def _begin_adaptation(state: RunState, setup: Setup, plan: Plan, pilot: Pilot | None) -> RunState:
-    """The chains as the pilot left them, theta and the step sizes at their first values."""
-    dtype = setup.desired.dtype
-    theta = starting_theta(setup.tilt, pilot, setup.desired)
-    theta = theta if plan.theta == "shared" else np.tile(theta, (plan.chains, 1))
-    steps = level_steps(setup.tilt, plan.kernel, pilot)
-    return state._replace(
-        sahmc=state.sahmc._replace(theta=init_theta(jnp.asarray(theta, dtype))),
-        steps=init_step_size(jnp.asarray(steps, dtype), eager=False),
-    )
-
-
-def _learning(plan: Plan, setup: Setup) -> Schedule:
-    average_from = plan.stages["adapt"] // 2 if plan.adapt == "tune" else NEVER
-    regions = setup.tilt.num_regions
-    return Schedule(regions > 1, plan.kernel.tunes_step_size, average_from, top=regions - 1)
-
-
-def _drawing(plan: Plan, setup: Setup, learnt: Outcome) -> Schedule:
-    bottom, top = _ends(setup.tilt, learnt.visits)
-    learn = plan.adapt == "always" and setup.tilt.num_regions > 1
-    return Schedule(learn_theta=learn, thin=plan.every, bottom=bottom, top=top)
-
-
-def _freeze(learnt: Outcome, plan: Plan) -> RunState:
-    """The state to draw from: averaged theta unless it goes on learning, averaged step sizes, counters at zero."""
-    state = learnt.state
-    theta = state.sahmc.theta
-    if plan.adapt == "tune":
-        best = theta.average if int(theta.num_averaged) else theta.theta
-        theta = theta._replace(theta=jnp.asarray(freeze_theta(np.asarray(best), learnt.visits), theta.theta.dtype))
-    return state._replace(
-        sahmc=state.sahmc._replace(theta=theta),
-        steps=state.steps._replace(log_step=state.steps.log_average),
-        trips=init_round_trips(plan.chains),
-    )
+def _drawing(plan: Plan, ready: Ready) -> Schedule:
+    bottom, top = _ends(ready.setup.tilt, ready.visits)
+    learn = plan.adapt == "always" and ready.setup.tilt.num_regions > 1
+    return Schedule(learn_theta=learn, thin=plan.thin * ready.setup.kernel.moves, bottom=bottom, top=top)
 
 
 def _ends(tilt: Tilt, visits: np.ndarray) -> tuple[int, int]:
@@ -214,12 +189,10 @@ def _ends(tilt: Tilt, visits: np.ndarray) -> tuple[int, int]:
     return int(seen[0]), int(seen[-1])
 
 
-def _result(
-    drawn: Outcome, setup: Setup, unravel: Callable[[jax.Array], Any], gradients: int, settings: dict[str, Any]
-) -> Result:
+def _result(drawn: Outcome, ready: Ready, unravel: Callable[[jax.Array], Any], settings: dict[str, Any]) -> Result:
     by_chain = jax.tree.map(lambda x: np.ascontiguousarray(np.swapaxes(x, 0, 1)), drawn.draws)
     base = 0.0 if by_chain.base_energy is None else by_chain.base_energy
-    state = drawn.state
+    state, setup = drawn.state, ready.setup
     return Result(
         draws=jax.tree.map(np.array, jax.vmap(jax.vmap(unravel))(by_chain.position)),
         energy=by_chain.energy,
@@ -233,22 +206,27 @@ def _result(
         desired=np.array(setup.desired),
         round_trips=np.array(state.trips.trips),
         step_size=np.array(setup.kernel.step_size * jnp.exp(state.steps.log_step)),
-        num_gradients=gradients,
-        num_diverging=drawn.diverging,
+        num_gradients=sum(ready.record.gradients.values()) + drawn.tally.gradients,
+        num_diverging=drawn.tally.diverging,
+        num_trajectories=drawn.tally.trajectories,
+        jumps=(drawn.tally.jumps, drawn.tally.jumps_accepted),
+        warmup=ready.record,
         tilt=setup.tilt,
         settings=MappingProxyType(settings),
     )
 
 
-def _warn(result: Result) -> None:
-    """Say so when the run cannot be trusted."""
-    if result.settings["interrupted"]:
-        warnings.warn(
-            f"Interrupted: {result.energy.shape[1]} of {result.settings['draws']} draws were made.", stacklevel=3
-        )
-    if result.theta.shape[-1] > 1 and result.round_trips.sum() == 0:
-        warnings.warn(
-            "No chain went from the lowest region to the highest and back while draws were made, so modes may be "
-            "missing and masses wrong. Raise tune and draws, or give a ladder with more levels.",
-            stacklevel=3,
-        )
+def _examine(result: Result, ready: Ready, drawn: Outcome) -> Result:
+    """The result with its findings, of which a warning tells."""
+    flat = np.swapaxes(drawn.draws.position, 0, 1)
+    sightings: list[Sighting] = []
+    spent = 0
+    if int(ready.modes.num):
+        scout = ready.scout.with_draws(posterior_draws(drawn.draws))
+        cold, first = result.region == 0, lowest_draws(drawn.draws)
+        sightings, spent = scout.sight(flat, result.weight, cold, first, ready.modes)
+    findings = examine(result, flat, sightings)
+    if findings:
+        lines = "\n".join(f"  - {finding}" for finding in findings)
+        warnings.warn(f"sahmc found fault with this run (Result.findings):\n{lines}", stacklevel=3)
+    return dataclasses.replace(result, findings=findings, num_gradients=result.num_gradients + spent)

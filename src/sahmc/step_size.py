@@ -36,8 +36,11 @@ def update_step_size(
     target_accept: Float[Array, ""] | float,
     learn: Array | bool,
 ) -> StepSizeState:
-    """Each level learns from the mean acceptance of the chains that moved at it; without ``learn`` nothing changes."""
-    at_level = level[:, None] == jnp.arange(state.log_step.shape[0])
+    """Each level learns from the mean acceptance of the chains that moved at it; without ``learn`` nothing changes.
+
+    An acceptance of nan says that a chain took no trajectory.
+    """
+    at_level = (level[:, None] == jnp.arange(state.log_step.shape[0])) & ~jnp.isnan(acceptance)[:, None]
     count = jnp.sum(at_level, axis=0, dtype=jnp.int32)
     mean = pool(jnp.where(at_level, acceptance[:, None], 0.0)) * (level.shape[0] / jnp.maximum(count, 1))
 

@@ -87,6 +87,10 @@ class TiltedTarget:
         """The tilted energy, on which a proposal is accepted or rejected."""
         return _plus_base(self.tilt.decision(self.theta, state.energy, level), state)
 
+    def tilted_energy(self, state: ChainState) -> Energy:
+        """-log of the tilted density, all levels together."""
+        return _plus_base(state.energy + self.tilt.bias(self.theta, state.energy), state)
+
 
 def _plus_base(energy: Energy, state: ChainState) -> Energy:
     return energy if state.base is None else energy + state.base.energy

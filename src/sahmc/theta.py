@@ -19,12 +19,20 @@ class ThetaState(NamedTuple):
 
     theta: Float[Array, "*own regions"]
     visits: Int[Array, "*own regions"]
+    seen: Float[Array, "*own regions"]
+    """Sum of the memberships that theta has learnt from."""
     average: Float[Array, "*own regions"]
     num_averaged: Int[Array, ""]
 
 
 def init_theta(theta: Float[Array, "*own regions"]) -> ThetaState:
-    return ThetaState(theta, jnp.zeros(theta.shape, jnp.int32), jnp.zeros_like(theta), jnp.zeros((), jnp.int32))
+    zero = jnp.zeros_like(theta)
+    return ThetaState(theta, jnp.zeros(theta.shape, jnp.int32), zero, zero, jnp.zeros((), jnp.int32))
+
+
+def evidence(seen: Float[Array, "*own regions"], desired: Float[Array, " regions"]) -> Float[Array, ""]:
+    """The time theta has had by the clock of the region that was seen least: t if all were seen as often as desired."""
+    return jnp.min(seen / desired)
 
 
 def pool(membership: Float[Array, "chains regions"]) -> Float[Array, " regions"]:
@@ -57,7 +65,7 @@ def update_theta(
     if state.theta.ndim == 1:
         membership, count = pool(membership), count.sum(0, dtype=jnp.int32)
     theta = recentre(state.theta + gain * (membership - desired))
-    return state._replace(theta=theta, visits=state.visits + count)
+    return state._replace(theta=theta, visits=state.visits + count, seen=state.seen + membership * (gain > 0))
 
 
 def average_theta(state: ThetaState, take: Array | bool) -> ThetaState:

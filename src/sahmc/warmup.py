@@ -1,186 +1,266 @@
-"""What is found out before draws are made: a pilot run, the ladder built from its energies, and where theta starts."""
+"""What is found out before draws are made, stage by stage: pilot, search, ladder, adaptation."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.special import gammainc, gammaln
 
-from sahmc.algorithm import SAHMCState
-from sahmc.gain import Gain
 from sahmc.kernels.base import Kernel
+from sahmc.kernels.jump import Jump
+from sahmc.modes import Modes, no_modes
 from sahmc.partition import EnergyPartition, TemperatureLadder, ladder_size
+from sahmc.pilot import Pilot, run_pilot
+from sahmc.plain import Bench
 from sahmc.plan import Plan
-from sahmc.program import Program
 from sahmc.round_trips import init_round_trips
-from sahmc.run import Draw, Runner, RunState, Schedule, Setup
-from sahmc.step_size import StepSizeState, init_step_size
+from sahmc.run import NEVER, RunState, Schedule, Setup
+from sahmc.scout import Scout, lowest_draws, posterior_draws, spread_within
+from sahmc.search import Curve, Search, fit_curve, run_search
+from sahmc.step_size import init_step_size
+from sahmc.theta import desired_frequencies, evidence, freeze_theta, init_theta
 from sahmc.tilt import LinearTilt, StepTilt, TemperedTilt, Tilt
 
-T_MAX = 30.0
-"""Temperature of the top of a ladder built for a density whose prior is not known apart."""
+ABOVE_MELTING = 4.0
+"""The top over the temperature at which chains forget where they were."""
+T_LEAST = 10.0
+"""The lowest top: where one mode was seen, a look-out for others."""
+T_BLIND = 30.0
+"""The top where chains are too few to see whether they forget."""
+FEW = 8
+"""Fewer chains than this are too few for that."""
+SPACING = 2 / 3
+"""Of levels, in sd(U) d beta: neighbours then overlap well in energy."""
+AT_HOME = 0.5
+"""Desired share of the posterior itself, beta = 1, when draws are made and chains jump. Otherwise, and where there is
+a prior, whose draws tell the evidence, levels share alike."""
+LOOK_OUT = 6.0
+"""Longest ladder, in sd(U) d beta, where one mode was seen."""
 WIDTH = 2.0
 """Energy width of a subregion, as the paper advises."""
+LOST = 20.0
+"""Nats, and five more for each dimension, above the pilot's energies where a chain that cools has lost its way."""
+THIN = 8
+"""Moves between draws kept of the adaptation."""
 
 
 @dataclass(frozen=True)
-class Pilot:
-    """What plain HMC from the starting points has shown: the picture of a Gaussian well of dimension ``dim``.
+class Warmup:
+    """What the warm-up has found and chosen."""
 
-    At inverse temperature beta its energy is u_min + (d/2)/(beta + r) in the mean (equipartition), where r, the
-    ``prior_share``, is 0 for a flat base measure.
-    """
+    pilot: Pilot | None
+    search: Search | None
+    top: float | None
+    """Highest temperature of the ladder: inf is the prior."""
+    lost: int
+    """Chains that did not come down from the search, and were put back to where they were before it."""
+    num_modes: int
+    """Modes among which chains jump; 1 if none were looked for or no other was found."""
+    kernel: Kernel
+    tilt: Tilt
+    theta_0: np.ndarray
+    theta: np.ndarray
+    evidence: float
+    """Moves from which theta has learnt, by the clock of the level seen least, over all it made."""
+    gradients: dict[str, int]
 
-    dim: int
-    u_min: float
-    prior_share: float
-    step_size: float
-    step_size_prior: float | None = None
-
-    def log_z(self, betas: np.ndarray) -> np.ndarray:
-        """log Z(beta) up to a constant: the integral of the mean energy."""
-        return -betas * self.u_min - 0.5 * self.dim * np.log(betas + self.prior_share)
-
-    def above(self, energy: np.ndarray) -> np.ndarray:
-        """Energy above the bottom of the well, and at least ``flat_below``."""
-        return np.maximum(energy - self.u_min, self.flat_below)
-
-    @property
-    def flat_below(self) -> float:
-        """Flattening below the typical set only wastes draws."""
-        half = 0.5 * self.dim
-        return max(half - math.sqrt(half), half / 4)
-
-    @property
-    def highest(self) -> float:
-        """Mean energy above the bottom at the top temperature."""
-        return 0.5 * self.dim * min(T_MAX, (1 + self.prior_share) / max(self.prior_share, 1e-12))
-
-
-def fit_pilot(dim: int, mean_energy: float, prior_energy: float | None, **steps: Any) -> Pilot:
-    """u_min and r from the mean energy at beta = 1 and, where there is a prior, at beta = 0.
-
-    mean(0) - mean(1) = (d/2) (1/r - 1/(1+r)) gives r(1+r) = (d/2) / difference.
-    """
-    half = 0.5 * dim
-    share = 0.0
-    if prior_energy is not None:
-        ratio = half / max(prior_energy - mean_energy, 1e-3 * half)
-        share = 0.5 * (math.sqrt(1.0 + 4.0 * ratio) - 1.0)
-    return Pilot(dim, mean_energy - half / (1.0 + share), share, **steps)
+    def __repr__(self) -> str:
+        lines = [f"<sahmc.Warmup, {sum(self.gradients.values()):,} gradients"]
+        if self.pilot is not None:
+            lines.append(
+                f"pilot       step size {self.pilot.step_size:.3g}, lowest energy about {self.pilot.u_min:.4g}, effective "
+                f"dimension {self.pilot.dim:.3g}"
+            )
+        if self.search is not None:
+            end = "where chains ran away" if self.search.ran_away else "and back"
+            melting = self.search.melting
+            forgot = f"T = {melting:.3g} and above" if math.isfinite(melting) else "no temperature"
+            lines.append(f"search      climbed to T = {self.search.hottest:.3g} {end}; chains forget their mode at {forgot}")
+            lines.append(f"modes       {self.num_modes} known")
+        if self.top is not None:
+            top = "the prior" if math.isinf(self.top) else f"T = {self.top:.3g}"
+            lines.append(f"ladder      {self.tilt.num_regions} {self.tilt.name} levels, up to {top}")
+        if self.tilt.num_regions > 1:
+            moved = np.abs(np.subtract(self.theta, self.theta[..., :1]) - self.theta_0)
+            lines.append(f"adaptation  theta moved by at most {moved.max():.2g}; evidence {self.evidence:.0%} of the time spent")
+        return "\n  ".join(lines) + ">"
 
 
-def covariance(draws: np.ndarray, rank: int) -> np.ndarray:
-    """Mean over chains of the within-chain (co)variance of draws (draw, chain, dim), shrunk a little.
+class Ready(NamedTuple):
+    """All that drawing needs."""
 
-    Within chains, because between chains it would be the distance of the modes.
-    """
-    num, chains, dim = draws.shape
-    centred = (draws - draws.mean(axis=0)).reshape(-1, dim).astype(float)
-    count = max(1, (num - 1) * chains)
-    variance = (centred**2).sum(axis=0) / count
-    moved = np.isfinite(variance) & (variance > 0)
-    typical = np.exp(np.log(variance[moved]).mean()) if moved.any() else 1.0
-    variance = np.where(moved, variance, typical)
-    share = count / (count + 5.0)
-    if rank < 2:
-        return share * variance + (1 - share) * typical
-    share = count / (count + 5.0 + dim)
-    full = np.nan_to_num(centred.T @ centred / count)
-    return share * full + (1 - share) * np.diag(variance)
+    setup: Setup
+    state: RunState
+    visits: np.ndarray
+    record: Warmup
+    scout: Scout
+    modes: Modes
 
 
-def run_pilot(
-    runner: Runner, program: Program, state: RunState, plan: Plan
-) -> tuple[Pilot | None, Kernel, RunState, int]:
-    """Plain moves at beta = 1 and, where there is a prior, at beta = 0; the kernel tuned, and the gradients spent.
+def warm_up(bench: Bench, state: RunState) -> Ready:
+    """All stages, each of which hands a new kernel, ladder or theta to the next."""
+    plan, dtype, dim = bench.plan, state.sahmc.chains.position.dtype, state.sahmc.chains.position.shape[1]
+    pilot, kernel, state, cold, spent = run_pilot(bench, state)
+    gradients = {"pilot": spent, "search": 0, "modes": 0}
+    scout = Scout(bench.program, spread_within(cold), cold)
+    modes, search, lost = no_modes(dim, dtype), None, 0
+    if plan.searches:
+        assert pilot is not None
+        home = state
+        search, state = run_search(bench, state, kernel, pilot, scout.scale)
+        state, lost = _bring_back(state, home, search.down[-1].energies, pilot)
+        gradients["search"] = search.gradients
+        if plan.scouts:
+            scout = scout.with_draws(search.draws)
+            modes, gradients["modes"] = scout.look(search.draws[-1], modes)
 
-    Half of the moves at beta = 1 find the step size and the covariance, the other half the step size under the metric
-    made from it, and the mean energy.
-    """
-    spec, num = plan.kernel, plan.pilot_moves
-    if not plan.needs_pilot:
-        return None, spec, state, 0
-    dim, dtype = state.sahmc.chains.position.shape[1], state.sahmc.chains.position.dtype
-    rank, gradients = spec.covariance_rank, 0
+    tilt, curve, top = _build_tilt(plan, pilot, search, int(modes.num) > 1 or not plan.scouts)
+    desired = desired_frequencies(plan.desired, tilt.num_regions).astype(dtype)
+    if pilot is not None and int(modes.num) < 2:
+        kernel = kernel.lengthened(pilot.quarter)
+    plan = replace(plan, moves=kernel.moves)
+    theta_0 = starting_theta(tilt, pilot, curve, desired)
+    if search is not None and plan.jumps:
+        kernel = Jump(kernel, modes)
+    setup = Setup(bench.program, tilt, kernel, desired, plan.gain_used, plan.target_accept)
+    state = _begin(state, setup, plan.theta, theta_0, level_steps(tilt, plan.kernel, pilot, curve))
 
-    def stage(state: RunState, kernel: Kernel, beta: float, num: int) -> tuple[RunState, Draw]:
-        nonlocal gradients
-        tilt = TemperedTilt(TemperatureLadder.single(beta))
-        setup = Setup(program, tilt, kernel, jnp.ones(1, dtype), Gain(1.0), plan.target_accept)
-        outcome = runner.stage("pilot", state, setup, Schedule(learn_step=spec.tunes_step_size), num, keep=True)
-        if outcome.interrupted:
-            raise KeyboardInterrupt
-        gradients += outcome.gradients
-        return outcome.state, jax.tree.map(lambda x: x[len(x) // 2 :], outcome.draws)
-
-    def from_step(state: RunState, step: float, eager: bool) -> RunState:
-        first = step if spec.tunes_step_size else 1.0
-        return state._replace(steps=init_step_size(jnp.full(1, first, dtype), eager=eager))
-
-    def step_size(state: RunState) -> float:
-        return float(jnp.exp(state.steps.log_average[0]))
-
-    kernel = spec.tuned(1.0, np.eye(dim) if rank == 2 else np.ones(dim))
-    state, draws = stage(from_step(state, 0.1, eager=True), kernel, 1.0, num // 2)
-    if rank:
-        kernel = spec.tuned(1.0, covariance(draws.position, rank))
-        state = from_step(state, dim**-0.25, eager=False)
-    state, draws = stage(state, kernel, 1.0, num - num // 2)
-    mean_energy, step = float(draws.energy.mean(dtype=float)), step_size(state)
-    if not plan.has_prior:
-        return fit_pilot(dim, mean_energy, None, step_size=step), kernel, state, gradients
-
-    state, draws = stage(from_step(state, step, eager=False), kernel, 0.0, num)
-    prior_energy = float(np.median(draws.energy))
-    pilot = fit_pilot(dim, mean_energy, prior_energy, step_size=step, step_size_prior=step_size(state))
-    return pilot, kernel, state, gradients
+    adapted = _adapt(replace(bench, plan=plan), state, setup, scout, modes)
+    state, setup = adapted.state, adapted.setup
+    gradients["adapt"], gradients["modes"] = adapted.moved, gradients["modes"] + adapted.looked
+    theta = state.sahmc.theta
+    shared = theta.theta.ndim == 1
+    proof = float(evidence(theta.seen, setup.desired)) / max(1, int(state.t)) if shared else 1.0
+    state = _freeze(state, adapted.visits, plan.chains, plan.adapt)
+    frozen = np.array(state.sahmc.theta.theta)
+    if isinstance(setup.kernel, Jump) and isinstance(tilt, TemperedTilt) and plan.adapt == "tune" and not plan.has_prior:
+        state, setup = _stay_at_home(state, setup)
+    known = max(1, int(adapted.modes.num))
+    record = Warmup(pilot, search, top, lost, known, setup.kernel, tilt, theta_0, frozen, proof, gradients)
+    return Ready(setup, state, adapted.visits, record, adapted.scout, adapted.modes)
 
 
-def start_run(sahmc: SAHMCState, steps: StepSizeState) -> RunState:
-    zero = jnp.zeros((), jnp.int32)
-    return RunState(sahmc, steps, init_round_trips(sahmc.chains.energy.shape[0]), zero, zero)
+class Adapted(NamedTuple):
+    """Where adaptation led; gradients of the moves, and of looking for modes."""
+
+    state: RunState
+    visits: np.ndarray
+    setup: Setup
+    scout: Scout
+    modes: Modes
+    moved: int
+    looked: int
 
 
-def build_tilt(kind: type[Tilt], pilot: Pilot | None) -> Tilt:
-    """The tilt with a partition made from the pilot."""
-    assert pilot is not None
-    partition: Any = {TemperedTilt: _ladder, LinearTilt: _nodes, StepTilt: _edges}[kind](pilot)
-    return kind(partition)  # type: ignore[call-arg]
-
-
-def _ladder(pilot: Pilot) -> TemperatureLadder:
-    share = pilot.prior_share
-    t_max = math.inf if share > 0 else T_MAX
-    log_range = math.log((1 + share) / share) if share > 0 else math.log(T_MAX)
-    return TemperatureLadder.geometric(
-        t_max, ladder_size(pilot.dim, log_range), reference=pilot.u_min, prior_share=share
+def _adapt(bench: Bench, state: RunState, setup: Setup, scout: Scout, modes: Modes) -> Adapted:
+    """Learn theta and step sizes, average theta over the second half, look for new modes after each half."""
+    plan, regions = bench.plan, setup.tilt.num_regions
+    total = plan.stages["adapt"]
+    schedule = Schedule(
+        learn_theta=regions > 1,
+        on_evidence=plan.gain is None and plan.theta == "shared",
+        learn_step=plan.kernel.tunes_step_size,
+        average_from=total // 2 if plan.adapt == "tune" else NEVER,
+        top=regions - 1,
     )
+    visits: Any = 0
+    moved = looked = 0
+    for moves in (total // 2, total - total // 2):
+        thin = min(THIN, max(1, moves))
+        stages = [(moves // thin, thin, plan.scouts), (moves % thin, 1, False)]
+        for draws, thin, keep in stages:
+            outcome = bench.runner.stage("adapt", state, setup, schedule._replace(thin=thin), draws, keep=keep)
+            state, visits, moved = outcome.state, visits + outcome.visits, moved + outcome.tally.gradients
+            if outcome.interrupted:
+                raise KeyboardInterrupt
+            if outcome.draws is not None:
+                scout = scout.with_draws(posterior_draws(outcome.draws))
+                modes, spent = scout.look(lowest_draws(outcome.draws), modes)
+                looked += spent
+                if isinstance(setup.kernel, Jump):
+                    setup = replace_kernel(setup, Jump(setup.kernel.kernel, modes))
+    return Adapted(state, visits, setup, scout, modes, moved, looked)
 
 
-def _nodes(pilot: Pilot) -> EnergyPartition:
-    size = ladder_size(pilot.dim, math.log(T_MAX))
-    return EnergyPartition(pilot.u_min + np.geomspace(pilot.flat_below, pilot.highest, size))
+def replace_kernel(setup: Setup, kernel: Kernel) -> Setup:
+    return Setup(setup.program, setup.tilt, kernel, setup.desired, setup.gain, setup.target_accept)
 
 
-def _edges(pilot: Pilot) -> EnergyPartition:
-    low, high = pilot.flat_below, pilot.highest
-    return EnergyPartition(pilot.u_min + low + WIDTH * np.arange(max(2, math.ceil((high - low) / WIDTH) + 1)))
+def _bring_back(state: RunState, home: RunState, energies: np.ndarray, pilot: Pilot) -> tuple[RunState, int]:
+    """Chains that did not come down again, put back where they were before the search; and how many."""
+    dim = state.sahmc.chains.position.shape[1]
+    lost = ~(energies < pilot.mean_energy + LOST + 5 * dim)
+    if not lost.any():
+        return state, 0
+
+    def pick(new: Any, old: Any) -> Any:
+        return jnp.where(jnp.asarray(lost).reshape(-1, *(1,) * (new.ndim - 1)), old, new)
+
+    chains = jax.tree.map(pick, state.sahmc.chains, home.sahmc.chains)
+    return state._replace(sahmc=state.sahmc._replace(chains=chains)), int(lost.sum())
 
 
-def starting_theta(tilt: Tilt, pilot: Pilot | None, desired: Any) -> np.ndarray:
-    """theta_0: zero (the paper) without a pilot, else what equipartition says, so that only the rest is learnt."""
+def _build_tilt(plan: Plan, pilot: Pilot | None, search: Search | None, many: bool) -> tuple[Tilt, Curve | None, float | None]:
+    """The tilt, with a partition made from what was learnt if it was not given; and the top temperature."""
+    if search is None:
+        tilt = plan.tilt
+        top = 1 / max(float(tilt.partition.betas[-1]), 1e-300) if isinstance(tilt, TemperedTilt) else None
+        return tilt, None, top
+    assert pilot is not None
+    curve = fit_curve(search, pilot.prior_share, pilot.u_min, pilot.dim)
+    top = find_top(search, plan.chains, many, plan.has_prior)
+    if not many and not plan.has_prior:
+        top = min(top, curve.hottest_within(LOOK_OUT))
+    kind = plan.tilt
+    if kind is TemperedTilt:
+        betas = curve.levels(0.0 if math.isinf(top) else 1 / top, SPACING, 4)
+        return TemperedTilt(TemperatureLadder(betas, pilot.u_min, pilot.prior_share)), curve, top
+    highest = pilot.highest(top)
+    if kind is LinearTilt:
+        nodes = np.geomspace(pilot.flat_below, max(highest, 2 * pilot.flat_below), ladder_size(pilot.dim, math.log(top)))
+        return LinearTilt(EnergyPartition(pilot.u_min + nodes)), curve, top
+    count = max(2, math.ceil((highest - pilot.flat_below) / WIDTH) + 1)
+    return StepTilt(EnergyPartition(pilot.u_min + pilot.flat_below + WIDTH * np.arange(count))), curve, top
+
+
+def find_top(search: Search, chains: int, many: bool, has_prior: bool) -> float:
+    """The temperature of the top: the prior, or well above where chains forget which mode they were in."""
+    if has_prior:
+        return math.inf
+    wanted = T_LEAST
+    if chains < FEW or (many and search.slow and math.isinf(search.melting)):
+        wanted = T_BLIND
+    elif many:
+        wanted = max(T_LEAST, ABOVE_MELTING * search.melting)
+    return min(wanted, search.hottest)
+
+
+def _stay_at_home(state: RunState, setup: Setup) -> tuple[RunState, Setup]:
+    """Desired frequencies with AT_HOME at beta = 1, for drawing: theta, which holds -log(desired), moves with them."""
+    regions = setup.tilt.num_regions
+    values = [AT_HOME] + [(1 - AT_HOME) / (regions - 1)] * (regions - 1)
+    desired = desired_frequencies(values, regions).astype(setup.desired.dtype)
+    theta = state.sahmc.theta
+    theta = theta._replace(theta=theta.theta - jnp.log(desired / setup.desired))
+    setup = Setup(setup.program, setup.tilt, setup.kernel, desired, setup.gain, setup.target_accept)
+    return state._replace(sahmc=state.sahmc._replace(theta=theta)), setup
+
+
+def starting_theta(tilt: Tilt, pilot: Pilot | None, curve: Curve | None, desired: Any) -> np.ndarray:
+    """theta_0: zero (the paper) without a pilot, else from what was measured on the way down or, where nothing was,
+    from equipartition, so that only the rest is learnt.
+    """
     if pilot is None or not isinstance(tilt, (TemperedTilt, LinearTilt, StepTilt)):
         return np.zeros(tilt.num_regions)
     half, steep = 0.5 * pilot.dim, 1.0 + pilot.prior_share
     if isinstance(tilt, TemperedTilt):
         betas, reference = np.asarray(tilt.partition.betas, float), float(jnp.asarray(tilt.partition.reference))
-        theta = pilot.log_z(betas) + betas * reference
+        theta = pilot.log_z(betas) + betas * reference if curve is None else curve.at(betas)[0]
     elif isinstance(tilt, LinearTilt):
         s = pilot.above(np.asarray(tilt.partition.edges, float))
         theta = half * np.log(s) - steep * s
@@ -188,9 +268,7 @@ def starting_theta(tilt: Tilt, pilot: Pilot | None, desired: Any) -> np.ndarray:
         edges = np.asarray(tilt.partition.edges, float)
         s = pilot.above(edges)
         middle = 0.5 * (s[1:] + s[:-1])
-        inner = (
-            half * np.log(steep) + (half - 1) * np.log(middle) - steep * middle - gammaln(half) + np.log(np.diff(edges))
-        )
+        inner = half * np.log(steep) + (half - 1) * np.log(middle) - steep * middle - gammaln(half) + np.log(np.diff(edges))
         below = np.log(gammainc(half, steep * s[0]))
         above = half * np.log(steep) + (half - 1) * np.log(s[-1]) - steep * s[-1] - gammaln(half)
         theta = np.concatenate([[below], inner, [above]])
@@ -198,12 +276,37 @@ def starting_theta(tilt: Tilt, pilot: Pilot | None, desired: Any) -> np.ndarray:
     return theta - theta[0]
 
 
-def level_steps(tilt: Tilt, kernel: Kernel, pilot: Pilot | None) -> np.ndarray:
-    """First step sizes of the levels, as multiples of the kernel's: from what the pilot measured, or the tilt's own."""
+def level_steps(tilt: Tilt, kernel: Kernel, pilot: Pilot | None, curve: Curve | None) -> np.ndarray:
+    """First step sizes of the levels, as multiples of the kernel's: from what was measured, or the tilt's own."""
     scale = np.asarray(tilt.step_scale, float)
     if pilot is None or not kernel.tunes_step_size:
         return scale
+    if curve is not None and isinstance(tilt, TemperedTilt):
+        return curve.at(np.asarray(tilt.partition.betas, float))[1]
     if pilot.step_size_prior is not None and len(scale) > 1:
         ratio = math.log(pilot.step_size_prior / pilot.step_size)
         scale = np.exp(ratio * np.log(scale) / np.log(scale[-1]))
     return pilot.step_size * scale
+
+
+def _begin(state: RunState, setup: Setup, own: str, theta: np.ndarray, steps: np.ndarray) -> RunState:
+    """The chains as they are, theta and the step sizes at their first values."""
+    dtype, chains = setup.desired.dtype, len(state.sahmc.chains.energy)
+    theta = theta if own == "shared" else np.tile(theta, (chains, 1))
+    return state._replace(
+        sahmc=state.sahmc._replace(theta=init_theta(jnp.asarray(theta, dtype))),
+        steps=init_step_size(jnp.asarray(steps, dtype), eager=False),
+    )
+
+
+def _freeze(state: RunState, visits: np.ndarray, chains: int, adapt: str) -> RunState:
+    """The state to draw from: averaged theta unless it goes on learning, averaged step sizes, counters at zero."""
+    theta = state.sahmc.theta
+    if adapt == "tune":
+        best = theta.average if int(theta.num_averaged) else theta.theta
+        theta = theta._replace(theta=jnp.asarray(freeze_theta(np.asarray(best), visits), theta.theta.dtype))
+    return state._replace(
+        sahmc=state.sahmc._replace(theta=theta),
+        steps=state.steps._replace(log_step=state.steps.log_average),
+        trips=init_round_trips(chains),
+    )

@@ -2,8 +2,9 @@
 
 from sahmc.kernels.base import Kernel, TransitionInfo
 from sahmc.kernels.hmc import HMC
+from sahmc.kernels.jump import Jump
 from sahmc.kernels.random_walk import RandomWalk
 
 KERNELS: dict[str, type[Kernel]] = {k.name: k for k in (HMC, RandomWalk)}
 
-__all__ = ["HMC", "KERNELS", "Kernel", "RandomWalk", "TransitionInfo"]
+__all__ = ["HMC", "KERNELS", "Jump", "Kernel", "RandomWalk", "TransitionInfo"]

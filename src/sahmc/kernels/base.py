@@ -23,7 +23,7 @@ class TransitionInfo(NamedTuple):
     acceptance_rate: Energy
     """Probability of the decision."""
     mechanical_acceptance: Energy
-    """min(1, exp(-energy_error)): what the step size is tuned on."""
+    """min(1, exp(-energy_error)): what the step size is tuned on; nan for a move without a trajectory, a jump."""
     is_accepted: Bool[Array, ""]
     energy_error: Energy
     """Of the dynamics that was integrated; theta differs by hundreds between regions and must not enter."""
@@ -63,6 +63,13 @@ class Kernel(ABC):
     @abstractmethod
     def tuned(self, step_size: Any, covariance: np.ndarray) -> Kernel:
         """This kernel with everything that was left open filled in, and nothing else changed."""
+
+    def lengthened(self, quarter: float) -> Kernel:
+        """This kernel for trajectories of about ``quarter``, the time that a quarter of the slowest period takes.
+
+        Only where the length was left open.
+        """
+        return self
 
     def refresh(self, rng_key: Key[Array, ""]) -> Kernel:
         """What all chains share in one move, drawn anew: chains of different length would wait for the longest."""

@@ -26,6 +26,7 @@ class HMC(Kernel):
     ``num_integration_steps`` is the length of a trajectory; a pair (low, high) draws it uniformly for each move, the
     same for all chains. None, the default, makes each iteration of ``sample`` four moves of 1 to 4 steps: modes are
     found by climbing and descending, of which many short moves do more for the same gradients than one long move.
+    Where only one mode is seen the moves are fewer and longer, up to one of 1 to 16 steps, as that mode demands.
     ``jitter`` spreads the step size uniformly by that fraction to either side.
     """
 
@@ -33,6 +34,7 @@ class HMC(Kernel):
     num_integration_steps: int | tuple[int, int] | None = static(default=None)
     metric: Any = "diagonal"
     jitter: float | int = 0.3
+    longest: Any = dataclasses.field(default=4, init=False)
     length: Any = dataclasses.field(default=None, init=False)
     name: ClassVar[str] = "hmc"
     uses_gradient: ClassVar[bool] = True
@@ -62,18 +64,26 @@ class HMC(Kernel):
         metric = METRICS[self.metric].from_covariance(covariance) if isinstance(self.metric, str) else self.metric
         return dataclasses.replace(self, step_size=step_size if self.tunes_step_size else self.step_size, metric=metric)
 
+    def lengthened(self, quarter: float) -> HMC:
+        if self.num_integration_steps is not None:
+            return self
+        new = jax.tree.map(lambda leaf: leaf, self)
+        object.__setattr__(new, "longest", int(2 ** np.clip(np.round(np.log2(2 * quarter)), 2, 4)))
+        return new
+
     @property
     def moves(self) -> int:
-        return 4 if self.num_integration_steps is None else 1
+        """As many as make about ten gradients, where the length is open."""
+        return 1 if self.num_integration_steps is not None else max(1, 20 // (1 + self.longest))
 
     @property
     def _bounds(self) -> tuple[Any, Any]:
-        length = (1, 4) if self.num_integration_steps is None else self.num_integration_steps
+        length = (1, self.longest) if self.num_integration_steps is None else self.num_integration_steps
         return length if isinstance(length, tuple) and len(length) == 2 else (length, length)
 
     def refresh(self, rng_key: Key[Array, ""]) -> HMC:
         low, high = self._bounds
-        if low == high:
+        if isinstance(high, int) and low == high:
             return self
         new = jax.tree.map(lambda leaf: leaf, self)
         object.__setattr__(new, "length", jax.random.randint(rng_key, (), low, high + 1))

@@ -1,0 +1,167 @@
+"""The whole validation suite, many seeds, three budgets, nothing set: how wrong are runs, and do they say so?
+
+    python benchmarks/validation.py run --jobs 2 --out out/validation.csv
+    python benchmarks/validation.py table out/validation.csv > docs/validation_table.md
+
+A run is *wrong* if a mean or a mode mass is off by more than five of its own standard errors, *silent* if it has no
+findings, and it *cries wolf* if it is right and has a finding of severity "error".
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import multiprocessing
+import os
+import platform
+import sys
+import time
+import warnings
+from collections import Counter, defaultdict
+from pathlib import Path
+
+BUDGETS = {"tiny": {"draws": 100, "tune": 100}, "default": {}, "large": {"draws": 8000, "tune": 4000}}
+FIELDS = (
+    "target budget seed gradients z mass_error f_error mean_error ess modes jumps trips errors warnings seconds".split()
+)
+WRONG = 5.0
+
+
+def run_task(task: tuple[str, str, range]) -> list[dict[str, object]]:
+    """One target at one budget."""
+    name, budget, seeds = task
+    import jax.numpy as jnp
+    import numpy as np
+
+    import sahmc
+    from sahmc.testing import SUITE
+
+    target = SUITE[name]()
+    start = jnp.asarray(target.start, jnp.float32)
+    rows = []
+    for seed in seeds:
+        began = time.perf_counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            result = sahmc.sample(
+                target.log_density, start, random_seed=seed, progressbar=False, **BUDGETS[budget]
+            )
+        off = np.abs(result.expectation(target.indicators).mean - target.masses)
+        mean_off = np.abs(result.expectation().mean - target.mean)
+        codes = {s: " ".join(sorted({f.code for f in result.findings if f.severity == s})) for s in ("error", "warning")}
+        rows.append(
+            {
+                "target": name,
+                "budget": budget,
+                "seed": seed,
+                "gradients": result.num_gradients,
+                "z": f"{target.worst_z(result):.2f}",
+                "mass_error": f"{off.max():.5f}",
+                "f_error": f"{off.mean():.5f}",
+                "mean_error": f"{mean_off.max():.5f}",
+                "ess": f"{np.nanmin(result.ess(target.answers)):.0f}",
+                "modes": result.warmup.num_modes,
+                "jumps": f"{result.jumps[1] / max(1, result.jumps[0]):.3f}",
+                "trips": int(result.round_trips.sum()),
+                "errors": codes["error"],
+                "warnings": codes["warning"],
+                "seconds": f"{time.perf_counter() - began:.1f}",
+            }
+        )
+    return rows
+
+
+def run(args: argparse.Namespace) -> None:
+    os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+    os.environ["JAX_PLATFORMS"] = "cpu"
+    from sahmc.testing import SUITE
+
+    names = args.targets.split(",") if args.targets else list(SUITE)
+    low, high = map(int, args.seeds.split(":"))
+    budgets = [b for b in ("large", "default", "tiny") if b in args.budgets.split(",")]
+    tasks = [(name, budget, range(low, high)) for budget in budgets for name in names]
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    began, done = time.perf_counter(), 0
+    with args.out.open("a", newline="") as file, multiprocessing.get_context("spawn").Pool(args.jobs) as pool:
+        writer = csv.DictWriter(file, FIELDS)
+        if not args.out.stat().st_size:
+            writer.writeheader()
+        for rows in pool.imap_unordered(run_task, tasks):
+            writer.writerows(rows)
+            file.flush()
+            done += 1
+            print(f"{done}/{len(tasks)} {rows[0]['target']} {rows[0]['budget']}", time.perf_counter() - began, file=sys.stderr)
+
+
+def table(args: argparse.Namespace) -> None:
+    rows = [row for path in args.csv for row in csv.DictReader(path.open())]
+    groups: dict[tuple[str, str], list[dict[str, str]]] = defaultdict(list)
+    for row in rows:
+        groups[row["budget"], row["target"]].append(row)
+    totals: dict[str, Counter[str]] = defaultdict(Counter)
+    budgets = [b for b in BUDGETS if any(r["budget"] == b for r in rows)]
+    for budget in budgets:
+        some = [r for r in rows if r["budget"] == budget]
+        settings = ", ".join(f"{k}={v}" for k, v in BUDGETS[budget].items()) or "draws=1000, tune=1000"
+        print(f"\n**{budget}** ({settings}; {sum(int(r['gradients']) for r in some) / len(some) / 1e6:.2f} million gradients)\n")
+        print("| target | runs | mass error, rms | largest | largest z | wrong | wrong and silent | right with an error | findings |")
+        print("|---|---|---|---|---|---|---|---|---|")
+        for (_, name), group in sorted(((k, g) for k, g in groups.items() if k[0] == budget), key=lambda item: item[0]):
+            count = _count(group)
+            totals[budget] += count
+            errors = [float(r["mass_error"]) for r in group]
+            rms = (sum(e * e for e in errors) / len(errors)) ** 0.5
+            codes = Counter(c for r in group for c in (r["errors"] + " " + r["warnings"]).split())
+            said = ", ".join(f"{code} {n}" for code, n in codes.most_common())
+            masses = f"{rms:.4f} | {max(errors):.4f}" if max(errors) > 0 else "- | -"
+            print(
+                f"| {name} | {len(group)} | {masses} | {max(float(r['z']) for r in group):.1f} | {count['wrong']} | "
+                f"{count['silent']} | {count['wolf']} | {said} |"
+            )
+    print("\n| budget | runs | wrong | wrong and silent | right | right with an error |\n|---|---|---|---|---|---|")
+    for budget in [*budgets, "all"]:
+        count = totals[budget] if budget != "all" else sum(totals.values(), Counter())
+        n, right = count["runs"], count["runs"] - count["wrong"]
+        print(
+            f"| {budget} | {n} | {count['wrong']} | {count['silent']} ({count['silent'] / n:.2%}) | {right} | "
+            f"{count['wolf']} ({count['wolf'] / max(1, right):.1%}) |"
+        )
+    import jax
+
+    import sahmc
+
+    print(f"\nsahmc {sahmc.__version__}, jax {jax.__version__}, {args.hardware or platform.machine() + ' CPU'}, ", end="")
+    print(f"seeds {min(int(r['seed']) for r in rows)} to {max(int(r['seed']) for r in rows)}, {time.strftime('%Y-%m-%d')}; ", end="")
+    print("made by `python benchmarks/validation.py`.")
+
+
+def _count(group: list[dict[str, str]]) -> Counter[str]:
+    count: Counter[str] = Counter(runs=len(group))
+    for row in group:
+        wrong = not float(row["z"]) <= WRONG
+        count["wrong"] += wrong
+        count["silent"] += wrong and not row["errors"] and not row["warnings"]
+        count["wolf"] += not wrong and bool(row["errors"])
+    return count
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(required=True)
+    one = commands.add_parser("run")
+    one.add_argument("--out", type=Path, default=Path("out/validation.csv"))
+    one.add_argument("--jobs", type=int, default=2)
+    one.add_argument("--seeds", default="0:20", help="first:last+1")
+    one.add_argument("--budgets", default="tiny,default,large")
+    one.add_argument("--targets", default="")
+    one.set_defaults(call=run)
+    two = commands.add_parser("table")
+    two.add_argument("csv", type=Path, nargs="+")
+    two.add_argument("--hardware", default="")
+    two.set_defaults(call=table)
+    args = parser.parse_args()
+    args.call(args)
+
+
+if __name__ == "__main__":
+    main()

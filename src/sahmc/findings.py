@@ -1,0 +1,242 @@
+"""What is wrong with a run, in words. Nothing to say means that it passed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from sahmc.importance import error_of_mean, kish_efficiency, split_rhat, weighted_mean, weighted_variance
+
+if TYPE_CHECKING:
+    from sahmc.result import Result
+    from sahmc.scout import Sighting
+
+ERROR, WARNING = "error", "warning"
+RHAT, RHAT_BAD = 1.05, 1.5
+ESS = 100
+DRIFT, DRIFT_BAD = 5.0, 10.0
+DIVERGENCES, DIVERGENCES_BAD = 0.001, 0.1
+EFFICIENCY = 0.02
+HEAVIEST = 0.1
+DISAGREEMENT = 0.5
+MASS = 0.01
+EXPECTED = 0.2
+TRIPS = 10
+
+
+class Finding(NamedTuple):
+    """``code`` names it for programs; ``severity`` is "error" (do not trust the result) or "warning"."""
+
+    code: str
+    severity: str
+    sentence: str
+    number: float
+    advice: str
+
+    def __str__(self) -> str:
+        return f"{self.severity}: {self.sentence} {self.advice} [{self.code}]"
+
+
+def examine(result: Result, flat: np.ndarray, sightings: list[Sighting]) -> tuple[Finding, ...]:
+    """``flat`` are the draws as vectors (chain, draw, dim); ``sightings`` the modes in them."""
+    found = [*_run(result), *_weights(result), *_ladder(result), *_theta(result), *_modes(result, sightings)]
+    quantities = np.concatenate([flat, result.log_density[..., None]], axis=2).astype(float)
+    names = [*(f"coordinate {i}" for i in range(flat.shape[2])), "the log density"]
+    for mode in sightings:
+        if len(sightings) > 1 and MASS < mode.mass < 1 - MASS:
+            quantities = np.concatenate([quantities, mode.mine[..., None].astype(float)], axis=2)
+            names.append(f"the mass of the mode near {_short(mode.position)}")
+    found += _agreement(quantities, names, result.weight)
+    return tuple(sorted(found, key=lambda f: f.severity != ERROR))
+
+
+def _short(position: np.ndarray) -> str:
+    head = ", ".join(f"{x:.3g}" for x in position[:3])
+    return f"({head}, ...)" if len(position) > 3 else f"({head})"
+
+
+def _run(result: Result) -> Iterator[Finding]:
+    settings, chains = result.settings, result.energy.shape[0]
+    if settings["interrupted"]:
+        made, asked = result.energy.shape[1], settings["draws"]
+        yield Finding("interrupted", WARNING, f"Interrupted: {made} of {asked} draws were made.", made, "Run it again.")
+    share = result.num_diverging / max(1, result.num_trajectories)
+    if share > DIVERGENCES:
+        yield Finding(
+            "divergences",
+            ERROR if share > DIVERGENCES_BAD else WARNING,
+            f"{share:.2%} of trajectories diverged: parts of the posterior are too curved for the step size.",
+            share,
+            "Raise target_accept, or reparametrise.",
+        )
+    if chains < 8 and result.warmup.search is not None:
+        yield Finding(
+            "few-chains",
+            WARNING,
+            f"With {chains} chains it cannot be seen whether they forget their mode at the top.",
+            chains,
+            "Run 8 or more; 32 cost little more time.",
+        )
+
+
+def _weights(result: Result) -> Iterator[Finding]:
+    weight = result.weight
+    heaviest, efficiency = float(weight.max()), kish_efficiency(weight)
+    if heaviest > HEAVIEST:
+        sentence = f"One draw carries {heaviest:.0%} of the weight."
+        yield Finding("weights", ERROR, sentence, heaviest, "Raise tune, so that theta is learnt better.")
+    elif efficiency < EFFICIENCY:
+        sentence = f"The weights leave {efficiency:.1%} of the draws."
+        yield Finding("weights", WARNING, sentence, efficiency, "Raise tune, so that theta is learnt better.")
+
+
+def _ladder(result: Result) -> Iterator[Finding]:
+    trips, search = int(result.round_trips.sum()), result.warmup.search
+    many = result.warmup.num_modes > 1 or search is None
+    tried, jumped = result.jumps
+    if result.theta.shape[-1] > 1 and trips < TRIPS:
+        bad = trips == 0 and many and jumped < 100
+        yield Finding(
+            "round-trips",
+            ERROR if bad else WARNING,
+            f"{trips or 'No'} round trips between the posterior and the top of the ladder were made while drawing, so modes "
+            "may be missing" + (" and masses wrong." if many else "."),
+            trips,
+            "Raise tune and draws.",
+        )
+    if search is None:
+        return
+    if search.ran_away:
+        yield Finding(
+            "tails",
+            WARNING,
+            f"The tails are so heavy that chains run away above T = {search.hottest:.2g}; the ladder ends there.",
+            search.hottest,
+            "Give prior and likelihood apart, as a sahmc.Model, if there are modes further out.",
+        )
+    if result.warmup.lost:
+        yield Finding(
+            "lost",
+            WARNING,
+            f"{result.warmup.lost} chains did not come back from the search for modes and were put back to their start.",
+            result.warmup.lost,
+            "Raise tune; give prior and likelihood apart, as a sahmc.Model, if you can.",
+        )
+    if many and math.isinf(search.melting) and not result.settings["prior"]:
+        yield Finding(
+            "top",
+            WARNING,
+            f"Chains remember where they were even at T = {search.hottest:.3g}: the top, T = {result.warmup.top:.3g}, may "
+            "be too low to join all modes.",
+            search.hottest,
+            "Raise tune, or give a TemperatureLadder with a higher top.",
+        )
+
+
+def _theta(result: Result) -> Iterator[Finding]:
+    """Under a frozen theta two halves of the chains must visit the levels alike."""
+    chains, regions = result.energy.shape[0], result.theta.shape[-1]
+    if regions == 1 or result.theta.ndim > 1 or result.settings["adapt"] != "tune" or chains < 4:
+        return
+    member = result.membership()
+    halves = member[0::2], member[1::2]
+    mean = [half.mean(axis=(0, 1)) for half in halves]
+    error = [error_of_mean(half) for half in halves]
+    gap = np.abs(np.log(np.maximum(mean[0], 1e-12) / np.maximum(mean[1], 1e-12)))
+    noise = np.hypot(*(e / np.maximum(m, 1e-12) for e, m in zip(error, mean, strict=True)))
+    worst = float(np.max(np.where(gap > 5 * noise, gap, 0.0)))
+    if worst > DISAGREEMENT:
+        yield Finding(
+            "theta",
+            WARNING,
+            f"Two halves of the chains put theta {worst:.1f} apart: it has not settled.",
+            worst,
+            "Raise tune.",
+        )
+    home = float(member[..., 0].mean() / result.desired[0])
+    if home < 0.1:
+        yield Finding(
+            "theta",
+            ERROR if home < 0.01 else WARNING,
+            f"Chains are at beta = 1 {home:.1%} as often as they should be: theta is far off.",
+            home,
+            "Raise tune.",
+        )
+
+
+def _modes(result: Result, sightings: list[Sighting]) -> Iterator[Finding]:
+    chains = result.energy.shape[0]
+    for mode in sightings:
+        if len(sightings) == 1:
+            continue
+        if mode.expected > EXPECTED and mode.mass < mode.expected / 10:
+            yield Finding(
+                "modes",
+                WARNING,
+                f"The mode near {_short(mode.position)} should hold {mode.expected:.2f} of the mass by its depth and width, but "
+                f"in the draws it holds {mode.mass:.2g}.",
+                mode.expected,
+                "Chains may not find their way into it: raise tune and draws, and leave jumps on.",
+            )
+        if mode.mass < MASS:
+            continue
+        where = f"The mode near {_short(mode.position)}, of mass {mode.mass:.2f},"
+        if mode.chains < chains / 4:
+            late = "" if mode.known else ", and found only while draws were made, so its mass is not known"
+            yield Finding(
+                "modes",
+                WARNING if mode.known else ERROR,
+                f"{where} was seen by {mode.chains} of {chains} chains{late}.",
+                mode.chains,
+                "Raise draws and tune, or start some chains there with initvals.",
+            )
+
+
+def _agreement(values: np.ndarray, names: list[str], weight: np.ndarray) -> Iterator[Finding]:
+    """Weighted R-hat, effective sample size and drift of each quantity (chain, draw, quantity); the worst is told."""
+    mean, error = weighted_mean(values, weight)
+    spread = weighted_variance(values, weight)
+    moves = spread > 1e-12 * mean**2
+    if not moves.any():
+        yield Finding("stuck", ERROR, "Nothing moved.", 0.0, "Check the log density and where it starts.")
+        return
+    influence = weight.size * weight[..., None] * (values - mean)
+    rhat = np.where(moves, split_rhat(influence), 1.0)
+    worst = int(np.argmax(rhat))
+    if rhat[worst] > RHAT:
+        yield Finding(
+            "rhat",
+            ERROR if rhat[worst] > RHAT_BAD else WARNING,
+            f"Chains disagree: weighted R-hat is {rhat[worst]:.2f} for {names[worst]}"
+            + (f" (above {RHAT} for {int((rhat > RHAT).sum())} of {len(names)} quantities)." if (rhat > RHAT).sum() > 1 else "."),
+            float(rhat[worst]),
+            "Raise draws and tune.",
+        )
+    ess = np.where(moves, spread / np.where(error > 0, error, 1.0) ** 2, np.inf)
+    worst = int(np.argmin(ess))
+    if ess[worst] < ESS:
+        yield Finding(
+            "budget",
+            WARNING,
+            f"The effective sample size is {ess[worst]:.0f} for {names[worst]}; standard errors need about {ESS} to be trusted.",
+            float(ess[worst]),
+            f"Raise draws {math.ceil(ESS / max(ess[worst], 1)) + 1}-fold.",
+        )
+    half = values.shape[1] // 2
+    if half < 4:
+        return
+    parts = [weighted_mean(v, w / w.sum()) for v, w in ((values[:, :half], weight[:, :half]), (values[:, half:], weight[:, half:]))]
+    noise = np.hypot(parts[0].mcse, parts[1].mcse)
+    drift = np.where(moves & (noise > 0), np.abs(parts[0].mean - parts[1].mean) / np.where(noise > 0, noise, 1.0), 0.0)
+    worst = int(np.argmax(drift))
+    if drift[worst] > DRIFT:
+        yield Finding(
+            "drift",
+            ERROR if drift[worst] > DRIFT_BAD else WARNING,
+            f"The two halves of the draws differ by {drift[worst]:.0f} standard errors in {names[worst]}: it had not settled.",
+            float(drift[worst]),
+            "Raise tune.",
+        )

@@ -1,0 +1,94 @@
+"""Jumps between known modes, mixed into another kernel."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key
+
+from sahmc.decision import decide
+from sahmc.kernels.base import Kernel, TransitionInfo, draw_noise
+from sahmc.modes import Modes
+from sahmc.pytree import strategy
+from sahmc.target import ChainState, TiltedTarget
+
+SHARE = 1 / 3
+"""Of moves that are jumps, once two modes are known."""
+
+
+@strategy
+class Jump(Kernel):
+    """Moves of ``kernel``, and now and then a jump to the corresponding point of another mode.
+
+    A position belongs to one mode, k. Another, k', is drawn, and x' = m' + L' L^-1 (x - m) proposed, where m and
+    L L' are the mean and covariance of a mode. It is accepted with the ratio of the tilted densities times
+    |L'| / |L| times that of the chances of drawing k and k', and rejected if x' does not belong to k', so that
+    every jump can be undone. That is exact whatever the picture of the modes: a bad picture only costs acceptance.
+    """
+
+    kernel: Kernel
+    modes: Modes
+    now: Any = dataclasses.field(default=False)
+    name: ClassVar[str] = "jump"
+    uses_gradient: ClassVar[bool] = True
+
+    @property
+    def step_size(self) -> Any:  # type: ignore[override]
+        return self.kernel.step_size
+
+    @property
+    def moves(self) -> int:
+        return self.kernel.moves
+
+    def tuned(self, step_size: Any, covariance: np.ndarray) -> Jump:
+        return Jump(self.kernel.tuned(step_size, covariance), self.modes)
+
+    def refresh(self, rng_key: Key[Array, ""]) -> Jump:
+        """Whether all chains try to jump in this move, or none."""
+        key_now, key_kernel = jax.random.split(rng_key)
+        now = (jax.random.uniform(key_now) < SHARE) & (self.modes.num > 1)
+        return Jump(self.kernel.refresh(key_kernel), self.modes, now)
+
+    def step(
+        self, rng_key: Key[Array, ""], state: ChainState, target: TiltedTarget
+    ) -> tuple[ChainState, TransitionInfo]:
+        return jax.lax.cond(self.now, self._jump, self.kernel.step, rng_key, state, target)
+
+    def _jump(
+        self, rng_key: Key[Array, ""], state: ChainState, target: TiltedTarget
+    ) -> tuple[ChainState, TransitionInfo]:
+        modes = self.modes
+        _, (u_mode, u_accept, u_level) = draw_noise(rng_key, state.position, 3)
+        here = modes.nearest(state.position)
+        there, log_chance, log_chance_back = self._draw_mode(u_mode, here)
+        proposal = target.evaluate(modes.carry(state.position, here, there))
+
+        log_ratio = target.tilted_energy(state) - target.tilted_energy(proposal)
+        log_ratio += modes.log_det[there] - modes.log_det[here] + log_chance_back - log_chance
+        back = modes.nearest(proposal.position) == there
+        log_ratio = jnp.where(back & ~jnp.isnan(log_ratio), log_ratio, -jnp.inf)
+        state, accepted = decide(u_accept, log_ratio, state, proposal)
+        nothing = jnp.asarray(jnp.nan, state.position.dtype)
+        return state, TransitionInfo(
+            acceptance_rate=jnp.exp(jnp.minimum(log_ratio, 0.0)),
+            mechanical_acceptance=nothing,
+            is_accepted=accepted,
+            energy_error=nothing,
+            diverging=jnp.zeros((), bool),
+            n_steps=jnp.ones((), jnp.int32),
+            level=target.draw_level(u_level, state),
+        )
+
+    def _draw_mode(self, uniform: Any, here: Any) -> tuple[Any, Any, Any]:
+        """Another mode, half of the time one of those with much weight, half of the time any; the log chances."""
+        known = jnp.arange(len(self.modes.weight)) < self.modes.num
+        share = jnp.where(known, 0.5 * self.modes.weight + 0.5 / self.modes.num, 0.0)
+        others = jnp.where(jnp.arange(len(share)) == here, 0.0, share)
+        up_to = jnp.cumsum(others)
+        there = jnp.minimum(jnp.sum(up_to < uniform * up_to[-1]), self.modes.num - 1)
+        total = jnp.sum(share)
+        return there, jnp.log(share[there] / (total - share[here])), jnp.log(share[here] / (total - share[there]))

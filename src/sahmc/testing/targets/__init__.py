@@ -1,0 +1,46 @@
+"""Log densities with known answers, and the suite of them that every release is held to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sahmc.testing.targets.one_mode import banana, funnel, gaussian, hierarchical_logistic, wall
+from sahmc.testing.targets.paper import eight_modes, mixture, sensor_network
+from sahmc.testing.targets.several_modes import student_mixture, two_widths
+from sahmc.testing.targets.target import Target, nearest
+
+__all__ = [
+    "SUITE",
+    "Target",
+    "banana",
+    "eight_modes",
+    "funnel",
+    "gaussian",
+    "hierarchical_logistic",
+    "mixture",
+    "nearest",
+    "sensor_network",
+    "student_mixture",
+    "two_widths",
+    "wall",
+]
+
+SUITE: dict[str, Callable[[], Target]] = {
+    "mixture-1": lambda: mixture(-6.0, 4.0),
+    "mixture-2": lambda: mixture(-8.0, 6.0),
+    **{f"eight-modes-{dim}": lambda dim=dim: eight_modes(dim) for dim in (3, 5, 7, 9, 11, 21, 50)},  # type: ignore[misc]
+    "sensor-network": sensor_network,
+    **{
+        f"two-widths-{dim}-{ratio}-{start}": lambda dim=dim, ratio=ratio, start=start: two_widths(dim, ratio, start)  # type: ignore[misc]
+        for dim in (2, 5, 10)
+        for ratio in (0.7, 0.5, 0.3)
+        for start in ("narrow", "wide")
+    },
+    "student-mixture": student_mixture,
+    "banana": banana,
+    "funnel": funnel,
+    **{f"gaussian-{dim}": lambda dim=dim: gaussian(dim) for dim in (2, 10, 100)},  # type: ignore[misc]
+    "logistic": hierarchical_logistic,
+    "wall": wall,
+}
+"""By name; each is built when called."""

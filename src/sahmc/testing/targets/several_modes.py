@@ -1,0 +1,70 @@
+"""Modes of unequal width and weight, and modes with heavy tails."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy import stats
+
+from sahmc.testing.targets.target import Target
+from sahmc.validate import require_known
+
+
+def two_widths(
+    dim: int = 2, ratio: float = 0.5, start: Literal["narrow", "wide"] = "narrow", distance: float | int = 8.0
+) -> Target:
+    """Mass 0.8 in a Gaussian of sd ``ratio`` at the origin, mass 0.2 in one of sd 1 ``distance`` away.
+
+    Hard for every method that heats: the volume of the narrow mode falls as ratio^dim, so hot chains do not find it.
+    """
+    require_known(start, ("narrow", "wide"), "start")
+    centres = np.zeros((2, dim))
+    centres[1, 0] = distance
+    widths, masses = np.array([ratio, 1.0]), np.array([0.8, 0.2])
+    log_norm = np.log(masses) - dim * np.log(widths) - 0.5 * dim * np.log(2 * np.pi)
+
+    def parts(x: Any) -> Any:
+        return log_norm - 0.5 * jnp.sum((x - centres) ** 2, axis=-1) / widths**2
+
+    mean = masses @ centres
+    variance = masses @ (widths[:, None] ** 2 + centres**2) - mean**2
+    return Target(
+        f"two widths, d = {dim}, ratio {ratio:g}, from the {start}",
+        lambda x: jax.nn.logsumexp(parts(x)),
+        centres[0 if start == "narrow" else 1],
+        mean,
+        variance,
+        lambda x: jnp.argmax(parts(x)),
+        masses,
+    )
+
+
+def student_mixture(dim: int = 2, df: float | int = 4.0, distance: float | int = 20.0) -> Target:
+    """Multivariate Student-t, mass 0.3 at the origin and 0.7 ``distance`` away along the first axis.
+
+    Tails are so heavy that exp(-beta U) is improper for beta <= dim / (dim + df). Modes are the sides of the middle.
+    """
+    centres = np.zeros((2, dim))
+    centres[1, 0] = distance
+    weights = np.array([0.3, 0.7])
+
+    def log_density(x: Any) -> Any:
+        square = jnp.sum((x - centres) ** 2, axis=-1)
+        return jax.nn.logsumexp(np.log(weights) - 0.5 * (df + dim) * jnp.log1p(square / df))
+
+    far = stats.t(df).sf(distance / 2)
+    right = weights[0] * far + weights[1] * (1 - far)
+    mean = weights @ centres
+    variance = df / (df - 2) + weights @ centres**2 - mean**2
+    return Target(
+        f"Student-t mixture, d = {dim}, {df:g} degrees",
+        log_density,
+        centres[0],
+        mean,
+        variance,
+        lambda x: (x[0] > distance / 2).astype(int),
+        np.array([1 - right, right]),
+    )

@@ -1,0 +1,63 @@
+"""What a target with known answers is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sahmc.model import Model
+from sahmc.result import Result
+
+
+def _one_mode(position: Any) -> jax.Array:
+    return jnp.zeros((), int)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A log density, a start in one of its modes, and what a run must give.
+
+    ``mean`` and ``variance`` are of each coordinate. ``mode`` maps one position to the number of the mode it belongs
+    to; ``masses`` are the posterior probabilities of the modes. ``error`` is the standard error of these answers, where
+    they come from a long run. ``model`` is the same density with prior and likelihood apart.
+    """
+
+    name: str
+    log_density: Callable[[Any], Any]
+    start: np.ndarray
+    mean: np.ndarray
+    variance: np.ndarray
+    mode: Callable[[Any], Any] = _one_mode
+    masses: np.ndarray = field(default_factory=lambda: np.ones(1))
+    error: float = 0.0
+    model: Model | None = None
+
+    def indicators(self, position: Any) -> jax.Array:
+        """1 for the mode a position belongs to, 0 for the others: its expectation is ``masses``."""
+        return jax.nn.one_hot(self.mode(position), len(self.masses))
+
+    def answers(self, position: Any) -> jax.Array:
+        """What has a known expectation, ``truth``: the coordinates and, where there are several modes, the indicators."""
+        return position if len(self.masses) == 1 else jnp.concatenate([position, self.indicators(position)])
+
+    @property
+    def truth(self) -> np.ndarray:
+        return self.mean if len(self.masses) == 1 else np.concatenate([self.mean, self.masses])
+
+    def worst_z(self, result: Result) -> float:
+        """The largest error of a run, in standard errors: its own and that of the truth together."""
+        found = result.expectation(self.answers)
+        error = np.hypot(found.mcse, self.error)
+        off = np.abs(found.mean - self.truth)
+        return float(np.max(np.where(off > 1e-6, off / np.maximum(error, 1e-12), 0.0)))
+
+
+def nearest(centres: Any) -> Callable[[Any], Any]:
+    """The number of the centre nearest to a position."""
+    points = jnp.asarray(centres)
+    return lambda x: jnp.argmin(jnp.sum((x - points) ** 2, axis=-1))

@@ -1,0 +1,86 @@
+"""Findings are there when something is wrong, and not when nothing is."""
+
+import numpy as np
+import pytest
+
+from sahmc.findings import DRIFT, ESS, RHAT, _agreement, _modes
+from sahmc.scout import Sighting
+
+NAMES = ["one", "two"]
+
+
+def draws(chains=16, num=1000, rho=0.0, seed=0):
+    """AR(1) draws of two independent standard normals."""
+    rng = np.random.default_rng(seed)
+    noise = rng.normal(size=(chains, num, 2))
+    values = np.empty_like(noise)
+    values[:, 0] = noise[:, 0]
+    for t in range(1, num):
+        values[:, t] = rho * values[:, t - 1] + np.sqrt(1 - rho**2) * noise[:, t]
+    return values
+
+
+def codes(values, weight=None):
+    weight = np.full(values.shape[:2], 1 / (values.shape[0] * values.shape[1])) if weight is None else weight
+    return {f.code: f for f in _agreement(values, NAMES, weight)}
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_good_draws_are_not_blamed(seed):
+    assert codes(draws(rho=0.5, seed=seed)) == {}
+    weight = np.random.default_rng(seed).gamma(1.0, size=(16, 1000))
+    assert codes(draws(rho=0.5, seed=seed), weight / weight.sum()) == {}
+
+
+def test_chains_that_differ_are_named():
+    values = draws()
+    values[:8, :, 1] += 1.0
+    found = codes(values)
+    assert found["rhat"].number > RHAT and "two" in found["rhat"].sentence and found["rhat"].severity == "warning"
+    values[:8, :, 1] += 5.0
+    assert codes(values)["rhat"].severity == "error"
+
+
+def test_chains_that_differ_only_in_weightless_draws_are_not_blamed():
+    values, weight = draws(), np.full((16, 1000), 1 / 8000)
+    values[8:, :, 1] += 50.0
+    weight[8:] = 1e-12
+    assert "rhat" not in codes(values, weight / weight.sum())
+
+
+def test_few_effective_draws_are_told_with_what_to_do():
+    found = codes(draws(chains=4, num=200, rho=0.97))["budget"]
+    assert found.number < ESS and "Raise draws" in found.advice
+
+
+def test_a_drift_that_all_chains_share_is_seen():
+    """R-hat compares chains and cannot see it if it is small; thousands of draws make it many standard errors."""
+    values = draws(chains=64)
+    values[:, :500, 0] += 0.1
+    found = codes(values)
+    assert found["drift"].number > DRIFT and "one" in found["drift"].sentence and "rhat" not in found
+
+
+def test_what_does_not_move_is_an_error():
+    assert codes(np.ones((4, 50, 2)))["stuck"].severity == "error"
+
+
+class Shape:
+    energy = np.zeros((32, 10))
+
+
+@pytest.mark.parametrize(
+    ("mass", "chains", "known", "severity"),
+    [(0.3, 2, True, "warning"), (0.3, 2, False, "error"), (0.3, 30, False, None), (0.001, 1, False, None)],
+)
+def test_modes_that_few_chains_saw(mass, chains, known, severity):
+    other = Sighting(np.zeros(2), 1 - mass, 32, True, np.ones((32, 10), bool), 1 - mass)
+    one = Sighting(np.ones(2), mass, chains, known, np.zeros((32, 10), bool), mass)
+    found = [f.severity for f in _modes(Shape(), [other, one])]
+    assert found == ([severity] if severity else [])
+
+
+def test_a_mode_whose_depth_and_width_promise_more_than_it_holds():
+    other = Sighting(np.zeros(2), 0.99, 32, True, np.ones((32, 10), bool), 0.4)
+    one = Sighting(np.ones(2), 0.0, 0, True, np.zeros((32, 10), bool), 0.6)
+    assert [f.severity for f in _modes(Shape(), [other, one])] == ["warning"]

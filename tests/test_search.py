@@ -1,0 +1,90 @@
+"""Finding the top: chains are heated until they forget, and cooled until they remember."""
+
+import math
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import sahmc
+from sahmc.pilot import come_down
+from sahmc.search import Rung, Search, fit_curve
+from sahmc.target import energy_program
+from sahmc.testing.targets import eight_modes, student_mixture, two_widths
+from sahmc.warmup import ABOVE_MELTING, T_LEAST, find_top
+
+
+def rung(beta, dim=6, memory=0.0, lag=0.0):
+    """A Gaussian well of lowest energy 3: mean 3 + (d/2) T, variance (d/2) T^2."""
+    t = 1 / beta
+    return Rung(beta, 3 + dim / 2 * t + lag, dim / 2 * t * t, np.zeros(4), t**0.5, np.zeros((4, dim)), 1.0, memory)
+
+
+def search(temperatures, memories, lag=0.0, **flags):
+    hot = sorted(temperatures, reverse=True)
+    down = [rung(1 / t, memory=m, lag=lag) for t, m in zip(hot, memories, strict=True)]
+    up = [rung(1 / t, lag=-lag) for t in reversed(hot)]
+    return Search(up, down, **{"ran_away": False, "slow": False, "draws": np.zeros((1, 4, 6)), "gradients": 0, **flags})
+
+
+def test_the_curve_of_a_gaussian_well_is_exact():
+    """log Z(beta) = -(d/2) log beta, sd(beta U) constant, though the chains lag behind the temperature."""
+    curve = fit_curve(search(1.5 ** np.arange(12), [0.0] * 12, lag=0.1), 0.0, 3.0, 6.0)
+    betas = curve.levels(1 / 40, 2 / 3, 4)
+    assert betas[0] == 1 and betas[-1] == 1 / 40 and len(betas) == math.ceil(math.sqrt(3) * math.log(40) * 1.5) + 1
+    log_z, step = curve.at(betas)
+    assert np.allclose(log_z, -3 * np.log(betas), atol=1e-6)
+    assert np.allclose(np.diff(np.log(betas)), np.log(1 / 40) / (len(betas) - 1))
+    assert np.allclose(step, betas**-0.5)
+    assert math.isclose(curve.hottest_within(math.sqrt(3) * math.log(5)), 5, rel_tol=1e-6)
+
+
+def test_the_top_lies_above_where_chains_forget():
+    found = search([1, 3, 9, 27, 81], [0.1, 0.5, 0.3, 0.95, 0.99])
+    assert math.isclose(found.melting, 9) and find_top(found, 32, True, False) == ABOVE_MELTING * 9
+    assert find_top(found, 32, False, False) == T_LEAST and math.isinf(find_top(found, 32, True, True))
+    never = search([1, 3, 9], [0.9, 0.95, 0.99])
+    assert math.isinf(never.melting) and math.isclose(find_top(never, 32, True, False), 9)
+
+
+@pytest.mark.parametrize("tune", [100, 1000])
+def test_tails_too_heavy_for_more_heat_bound_the_ladder(tune):
+    """exp(-U/T) is improper from T = 3 on: without a bound chains would run away for ever."""
+    target = student_mixture()
+    with pytest.warns(UserWarning, match="tails are so heavy"):
+        result = sahmc.sample(target.log_density, jnp.asarray(target.start, jnp.float32), random_seed=0, tune=tune)
+    assert result.warmup.search.ran_away and result.warmup.top < 5
+    assert np.abs(result.draws).max() < 1e5
+    found = result.expectation(target.indicators)
+    assert (np.abs(found.mean - target.masses) < 4 * found.mcse).all()
+
+
+def test_absurd_starts_come_down_and_others_stay():
+    target = eight_modes(5)
+    program = energy_program(target.log_density, lambda x: x, jnp.zeros(5), True)
+    high = jnp.stack([jnp.full(5, 800.0), jnp.asarray(target.start, jnp.float32) + 1.5])
+    low, _ = come_down(program, high)
+    assert -target.log_density(high[0]) > 1e6 and -target.log_density(low[0]) < 2000
+    assert np.array_equal(low[1], high[1])
+    result = sahmc.sample(target.log_density, high[0], random_seed=0)
+    found = result.expectation(target.indicators)
+    assert np.abs(found.mean - 1 / 8).max() < 0.03 and result.findings == ()
+
+
+def test_a_mode_that_hot_chains_cannot_find_again_is_kept():
+    """Narrow, 0.3 of the width of the other, d = 10: chains that leave do not come back, but they can jump."""
+    target = two_widths(10, 0.3, "narrow")
+    start = jnp.asarray(target.start, jnp.float32)
+    result = sahmc.sample(target.log_density, start, random_seed=0)
+    assert np.abs(result.expectation(target.indicators).mean - target.masses).max() < 0.02 and result.findings == ()
+    with pytest.warns(UserWarning, match="found fault"):
+        alone = sahmc.sample(target.log_density, start, random_seed=0, jumps=False)
+    assert np.abs(alone.expectation(target.indicators).mean - target.masses).max() > 0.05
+
+
+def test_the_record_prints_what_was_chosen():
+    target = eight_modes(3)
+    result = sahmc.sample(target.log_density, jnp.asarray(target.start, jnp.float32), random_seed=0, draws=50, tune=200)
+    text = repr(result.warmup)
+    assert all(word in text for word in ("pilot", "search", "8 known", "ladder", "adaptation", "gradients"))
+    assert sum(result.warmup.gradients.values()) < result.num_gradients
