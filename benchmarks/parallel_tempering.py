@@ -123,7 +123,10 @@ def main() -> None:
             spent += [result.num_gradients, used]
         one, two = (float(np.sqrt(np.mean(np.square(x)))) for x in (ours, theirs))
         print(f"| {target.name} | {np.mean(spent) / 1e6:.2f} | {one:.4f} | {two:.4f} | {two / one:.1f} |", flush=True)
-    print(f"\nsahmc {sahmc.__version__}, jax {jax.__version__}, {platform.machine()} CPU, seeds 0 to {args.seeds - 1}, ", end="")
+    print(
+        f"\nsahmc {sahmc.__version__}, jax {jax.__version__}, {platform.machine()} CPU, seeds 0 to {args.seeds - 1}, ",
+        end="",
+    )
     print(f"{time.strftime('%Y-%m-%d')}; made by `python benchmarks/parallel_tempering.py`.")
 
 

@@ -20,10 +20,29 @@ import warnings
 from collections import Counter, defaultdict
 from pathlib import Path
 
-BUDGETS = {"tiny": {"draws": 100, "tune": 100}, "default": {}, "large": {"draws": 8000, "tune": 4000}}
-FIELDS = (
-    "target budget seed gradients z mass_error f_error mean_error ess modes jumps trips errors warnings seconds".split()
-)
+BUDGETS: dict[str, dict[str, int]] = {
+    "tiny": {"draws": 100, "tune": 100},
+    "default": {},
+    "large": {"draws": 4000, "tune": 2000},
+    "largest": {"draws": 8000, "tune": 4000},
+}
+FIELDS = [
+    "target",
+    "budget",
+    "seed",
+    "gradients",
+    "z",
+    "mass_error",
+    "f_error",
+    "mean_error",
+    "ess",
+    "modes",
+    "jumps",
+    "trips",
+    "errors",
+    "warnings",
+    "seconds",
+]
 WRONG = 5.0
 
 
@@ -43,12 +62,12 @@ def run_task(task: tuple[str, str, range]) -> list[dict[str, object]]:
         began = time.perf_counter()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            result = sahmc.sample(
-                target.log_density, start, random_seed=seed, progressbar=False, **BUDGETS[budget]
-            )
+            result = sahmc.sample(target.log_density, start, random_seed=seed, progressbar=False, **BUDGETS[budget])
         off = np.abs(result.expectation(target.indicators).mean - target.masses)
         mean_off = np.abs(result.expectation().mean - target.mean)
-        codes = {s: " ".join(sorted({f.code for f in result.findings if f.severity == s})) for s in ("error", "warning")}
+        codes = {
+            s: " ".join(sorted({f.code for f in result.findings if f.severity == s})) for s in ("error", "warning")
+        }
         rows.append(
             {
                 "target": name,
@@ -78,7 +97,8 @@ def run(args: argparse.Namespace) -> None:
 
     names = args.targets.split(",") if args.targets else list(SUITE)
     low, high = map(int, args.seeds.split(":"))
-    budgets = [b for b in ("large", "default", "tiny") if b in args.budgets.split(",")]
+    budgets = [b for b in reversed(BUDGETS) if b in args.budgets.split(",")]
+    names = sorted(names, key=lambda name: -len(SUITE[name]().start))  # the slow ones first
     tasks = [(name, budget, range(low, high)) for budget in budgets for name in names]
     args.out.parent.mkdir(parents=True, exist_ok=True)
     began, done = time.perf_counter(), 0
@@ -90,7 +110,11 @@ def run(args: argparse.Namespace) -> None:
             writer.writerows(rows)
             file.flush()
             done += 1
-            print(f"{done}/{len(tasks)} {rows[0]['target']} {rows[0]['budget']}", time.perf_counter() - began, file=sys.stderr)
+            print(
+                f"{done}/{len(tasks)} {rows[0]['target']} {rows[0]['budget']}",
+                time.perf_counter() - began,
+                file=sys.stderr,
+            )
 
 
 def table(args: argparse.Namespace) -> None:
@@ -103,8 +127,12 @@ def table(args: argparse.Namespace) -> None:
     for budget in budgets:
         some = [r for r in rows if r["budget"] == budget]
         settings = ", ".join(f"{k}={v}" for k, v in BUDGETS[budget].items()) or "draws=1000, tune=1000"
-        print(f"\n**{budget}** ({settings}; {sum(int(r['gradients']) for r in some) / len(some) / 1e6:.2f} million gradients)\n")
-        print("| target | runs | mass error, rms | largest | largest z | wrong | wrong and silent | right with an error | findings |")
+        print(
+            f"\n**{budget}** ({settings}; {sum(int(r['gradients']) for r in some) / len(some) / 1e6:.2f} million gradients)\n"
+        )
+        print(
+            "| target | runs | mass error, rms | largest | largest z | wrong | wrong and silent | right with an error | findings |"
+        )
         print("|---|---|---|---|---|---|---|---|---|")
         for (_, name), group in sorted(((k, g) for k, g in groups.items() if k[0] == budget), key=lambda item: item[0]):
             count = _count(group)
@@ -130,8 +158,13 @@ def table(args: argparse.Namespace) -> None:
 
     import sahmc
 
-    print(f"\nsahmc {sahmc.__version__}, jax {jax.__version__}, {args.hardware or platform.machine() + ' CPU'}, ", end="")
-    print(f"seeds {min(int(r['seed']) for r in rows)} to {max(int(r['seed']) for r in rows)}, {time.strftime('%Y-%m-%d')}; ", end="")
+    print(
+        f"\nsahmc {sahmc.__version__}, jax {jax.__version__}, {args.hardware or platform.machine() + ' CPU'}, ", end=""
+    )
+    print(
+        f"seeds {min(int(r['seed']) for r in rows)} to {max(int(r['seed']) for r in rows)}, {time.strftime('%Y-%m-%d')}; ",
+        end="",
+    )
     print("made by `python benchmarks/validation.py`.")
 
 

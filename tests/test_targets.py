@@ -50,5 +50,7 @@ def test_answers_in_the_plane(target, low, high, tolerance):
 
 def test_answers_of_the_wall():
     mean, variance = on_a_grid(wall(), (-1, -1.2), (7, 1.2), third=0.0)
-    assert np.allclose(mean[:2], wall().mean[:2], atol=5e-3) and np.allclose(variance[:2], wall().variance[:2], rtol=1e-2)
+    assert np.allclose(mean[:2], wall().mean[:2], atol=5e-3) and np.allclose(
+        variance[:2], wall().variance[:2], rtol=1e-2
+    )
     assert wall().log_density(jnp.array([-0.1, 0.0, 0.0])) == -jnp.inf

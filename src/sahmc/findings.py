@@ -211,7 +211,11 @@ def _agreement(values: np.ndarray, names: list[str], weight: np.ndarray) -> Iter
             "rhat",
             ERROR if rhat[worst] > RHAT_BAD else WARNING,
             f"Chains disagree: weighted R-hat is {rhat[worst]:.2f} for {names[worst]}"
-            + (f" (above {RHAT} for {int((rhat > RHAT).sum())} of {len(names)} quantities)." if (rhat > RHAT).sum() > 1 else "."),
+            + (
+                f" (above {RHAT} for {int((rhat > RHAT).sum())} of {len(names)} quantities)."
+                if (rhat > RHAT).sum() > 1
+                else "."
+            ),
             float(rhat[worst]),
             "Raise draws and tune.",
         )
@@ -228,7 +232,10 @@ def _agreement(values: np.ndarray, names: list[str], weight: np.ndarray) -> Iter
     half = values.shape[1] // 2
     if half < 4:
         return
-    parts = [weighted_mean(v, w / w.sum()) for v, w in ((values[:, :half], weight[:, :half]), (values[:, half:], weight[:, half:]))]
+    parts = [
+        weighted_mean(v, w / w.sum())
+        for v, w in ((values[:, :half], weight[:, :half]), (values[:, half:], weight[:, half:]))
+    ]
     noise = np.hypot(parts[0].mcse, parts[1].mcse)
     drift = np.where(moves & (noise > 0), np.abs(parts[0].mean - parts[1].mean) / np.where(noise > 0, noise, 1.0), 0.0)
     worst = int(np.argmax(drift))

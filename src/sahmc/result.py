@@ -75,7 +75,9 @@ class Result:
     findings: tuple[Finding, ...] = ()
 
     def __post_init__(self) -> None:
-        for array in jax.tree.leaves([v for k, v in vars(self).items() if k not in ("tilt", "settings", "warmup", "findings")]):
+        for array in jax.tree.leaves(
+            [v for k, v in vars(self).items() if k not in ("tilt", "settings", "warmup", "findings")]
+        ):
             if isinstance(array, np.ndarray):
                 array.flags.writeable = False
 

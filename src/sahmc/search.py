@@ -84,7 +84,9 @@ class Search(NamedTuple):
         return melted
 
 
-def run_search(bench: Bench, state: RunState, kernel: Kernel, pilot: Pilot, scale: np.ndarray) -> tuple[Search, RunState]:
+def run_search(
+    bench: Bench, state: RunState, kernel: Kernel, pilot: Pilot, scale: np.ndarray
+) -> tuple[Search, RunState]:
     """A third of the moves to climb, a third to come down, a third at beta = 1 again. From a prior only down."""
     moves = bench.plan.search_moves
     spent = 0

@@ -80,14 +80,18 @@ class Warmup:
             end = "where chains ran away" if self.search.ran_away else "and back"
             melting = self.search.melting
             forgot = f"T = {melting:.3g} and above" if math.isfinite(melting) else "no temperature"
-            lines.append(f"search      climbed to T = {self.search.hottest:.3g} {end}; chains forget their mode at {forgot}")
+            lines.append(
+                f"search      climbed to T = {self.search.hottest:.3g} {end}; chains forget their mode at {forgot}"
+            )
             lines.append(f"modes       {self.num_modes} known")
         if self.top is not None:
             top = "the prior" if math.isinf(self.top) else f"T = {self.top:.3g}"
             lines.append(f"ladder      {self.tilt.num_regions} {self.tilt.name} levels, up to {top}")
         if self.tilt.num_regions > 1:
             moved = np.abs(np.subtract(self.theta, self.theta[..., :1]) - self.theta_0)
-            lines.append(f"adaptation  theta moved by at most {moved.max():.2g}; evidence {self.evidence:.0%} of the time spent")
+            lines.append(
+                f"adaptation  theta moved by at most {moved.max():.2g}; evidence {self.evidence:.0%} of the time spent"
+            )
         return "\n  ".join(lines) + ">"
 
 
@@ -138,7 +142,12 @@ def warm_up(bench: Bench, state: RunState) -> Ready:
     proof = float(evidence(theta.seen, setup.desired)) / max(1, int(state.t)) if shared else 1.0
     state = _freeze(state, adapted.visits, plan.chains, plan.adapt)
     frozen = np.array(state.sahmc.theta.theta)
-    if isinstance(setup.kernel, Jump) and isinstance(tilt, TemperedTilt) and plan.adapt == "tune" and not plan.has_prior:
+    if (
+        isinstance(setup.kernel, Jump)
+        and isinstance(tilt, TemperedTilt)
+        and plan.adapt == "tune"
+        and not plan.has_prior
+    ):
         state, setup = _stay_at_home(state, setup)
     known = max(1, int(adapted.modes.num))
     record = Warmup(pilot, search, top, lost, known, setup.kernel, tilt, theta_0, frozen, proof, gradients)
@@ -205,7 +214,9 @@ def _bring_back(state: RunState, home: RunState, energies: np.ndarray, pilot: Pi
     return state._replace(sahmc=state.sahmc._replace(chains=chains)), int(lost.sum())
 
 
-def _build_tilt(plan: Plan, pilot: Pilot | None, search: Search | None, many: bool) -> tuple[Tilt, Curve | None, float | None]:
+def _build_tilt(
+    plan: Plan, pilot: Pilot | None, search: Search | None, many: bool
+) -> tuple[Tilt, Curve | None, float | None]:
     """The tilt, with a partition made from what was learnt if it was not given; and the top temperature."""
     if search is None:
         tilt = plan.tilt
@@ -222,7 +233,9 @@ def _build_tilt(plan: Plan, pilot: Pilot | None, search: Search | None, many: bo
         return TemperedTilt(TemperatureLadder(betas, pilot.u_min, pilot.prior_share)), curve, top
     highest = pilot.highest(top)
     if kind is LinearTilt:
-        nodes = np.geomspace(pilot.flat_below, max(highest, 2 * pilot.flat_below), ladder_size(pilot.dim, math.log(top)))
+        nodes = np.geomspace(
+            pilot.flat_below, max(highest, 2 * pilot.flat_below), ladder_size(pilot.dim, math.log(top))
+        )
         return LinearTilt(EnergyPartition(pilot.u_min + nodes)), curve, top
     count = max(2, math.ceil((highest - pilot.flat_below) / WIDTH) + 1)
     return StepTilt(EnergyPartition(pilot.u_min + pilot.flat_below + WIDTH * np.arange(count))), curve, top
@@ -268,7 +281,9 @@ def starting_theta(tilt: Tilt, pilot: Pilot | None, curve: Curve | None, desired
         edges = np.asarray(tilt.partition.edges, float)
         s = pilot.above(edges)
         middle = 0.5 * (s[1:] + s[:-1])
-        inner = half * np.log(steep) + (half - 1) * np.log(middle) - steep * middle - gammaln(half) + np.log(np.diff(edges))
+        inner = (
+            half * np.log(steep) + (half - 1) * np.log(middle) - steep * middle - gammaln(half) + np.log(np.diff(edges))
+        )
         below = np.log(gammainc(half, steep * s[0]))
         above = half * np.log(steep) + (half - 1) * np.log(s[-1]) - steep * s[-1] - gammaln(half)
         theta = np.concatenate([[below], inner, [above]])
