@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint bench docs figures clean
+.PHONY: demo test lint bench validation docs figures clean
 
 demo: $(VENV)/.demo   ## three modes from one: SAHMC beside plain HMC, under a minute
 	$(BIN)/sahmc demo --out out/demo.png
@@ -17,6 +17,9 @@ lint: $(VENV)/.lint   ## style and types
 
 bench: $(VENV)/.bench   ## time of one transition beside BlackJAX
 	$(BIN)/python benchmarks/transition.py
+
+validation: $(VENV)/.demo   ## every target with a known answer, 20 seeds, three budgets: hours on two cores
+	$(BIN)/python benchmarks/validation.py run && $(BIN)/python benchmarks/validation.py table out/validation.csv
 
 docs: $(VENV)/.docs   ## HTML pages in docs/_build
 	$(BIN)/sphinx-build -q -W -b html docs docs/_build

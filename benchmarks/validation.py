@@ -128,10 +128,10 @@ def table(args: argparse.Namespace) -> None:
         some = [r for r in rows if r["budget"] == budget]
         settings = ", ".join(f"{k}={v}" for k, v in BUDGETS[budget].items()) or "draws=1000, tune=1000"
         print(
-            f"\n**{budget}** ({settings}; {sum(int(r['gradients']) for r in some) / len(some) / 1e6:.2f} million gradients)\n"
+            f"\n**{budget}** ({settings}; {sum(int(r['gradients']) for r in some) / len(some) / 1e6:.2f} million gradients)\n"  # noqa: E501
         )
         print(
-            "| target | runs | mass error, rms | largest | largest z | wrong | wrong and silent | right with an error | findings |"
+            "| target | runs | mass error, rms | largest | largest z | wrong | wrong and silent | right with an error | findings |"  # noqa: E501
         )
         print("|---|---|---|---|---|---|---|---|---|")
         for (_, name), group in sorted(((k, g) for k, g in groups.items() if k[0] == budget), key=lambda item: item[0]):
@@ -162,7 +162,7 @@ def table(args: argparse.Namespace) -> None:
         f"\nsahmc {sahmc.__version__}, jax {jax.__version__}, {args.hardware or platform.machine() + ' CPU'}, ", end=""
     )
     print(
-        f"seeds {min(int(r['seed']) for r in rows)} to {max(int(r['seed']) for r in rows)}, {time.strftime('%Y-%m-%d')}; ",
+        f"seeds {min(int(r['seed']) for r in rows)} to {max(int(r['seed']) for r in rows)}, {time.strftime('%Y-%m-%d')}; ",  # noqa: E501
         end="",
     )
     print("made by `python benchmarks/validation.py`.")

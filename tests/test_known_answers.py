@@ -187,7 +187,7 @@ def test_standard_errors_are_calibrated(set1):
     """z-scores over 120 short runs, of the mean and of a mode's mass: their spread is known to 1/sqrt(240) = 0.065."""
     scores = []
     for seed in range(120):
-        result = sahmc.sample(set1.log_density, jnp.zeros(2), draws=500, tune=500, random_seed=1000 + seed)
+        result = sahmc.sample(set1.log_density, jnp.zeros(2), draws=300, tune=300, random_seed=1000 + seed)
         mean, mass = result.expectation(), result.expectation(set1.indicators)
         scores.append([(mean.mean[0] - set1.mean[0]) / mean.mcse[0], (mass.mean[0] - 1 / 3) / mass.mcse[0]])
     spread = np.sqrt((np.array(scores) ** 2).mean(axis=0))

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from sahmc.algorithm import SAHMCState as SAHMCState
     from sahmc.algorithm import init as init
     from sahmc.algorithm import sahmc_step as sahmc_step
+    from sahmc.findings import Finding as Finding
     from sahmc.gain import Gain as Gain
     from sahmc.hamiltonian.metric import DenseMetric as DenseMetric
     from sahmc.hamiltonian.metric import DiagonalMetric as DiagonalMetric
@@ -31,6 +32,7 @@ __version__ = "0.1.0"
 # Names are fetched when first used, so that `sahmc --help` need not import JAX.
 _HOME = {
     "sahmc.algorithm": ("SAHMCState", "init", "sahmc_step"),
+    "sahmc.findings": ("Finding",),
     "sahmc.gain": ("Gain",),
     "sahmc.hamiltonian.metric": ("DenseMetric", "DiagonalMetric", "UnitMetric"),
     "sahmc.kernels": ("HMC", "RandomWalk"),

@@ -96,14 +96,14 @@ def _weights(result: Result) -> Iterator[Finding]:
 def _ladder(result: Result) -> Iterator[Finding]:
     trips, search = int(result.round_trips.sum()), result.warmup.search
     many = result.warmup.num_modes > 1 or search is None
-    tried, jumped = result.jumps
+    _, jumped = result.jumps
     if result.theta.shape[-1] > 1 and trips < TRIPS:
         bad = trips == 0 and many and jumped < 100
         yield Finding(
             "round-trips",
             ERROR if bad else WARNING,
-            f"{trips or 'No'} round trips between the posterior and the top of the ladder were made while drawing, so modes "
-            "may be missing" + (" and masses wrong." if many else "."),
+            f"{trips or 'No'} round trips between the posterior and the top of the ladder were made while drawing, so "
+            "modes may be missing" + (" and masses wrong." if many else "."),
             trips,
             "Raise tune and draws.",
         )
@@ -121,7 +121,7 @@ def _ladder(result: Result) -> Iterator[Finding]:
         yield Finding(
             "lost",
             WARNING,
-            f"{result.warmup.lost} chains did not come back from the search for modes and were put back to their start.",
+            f"{result.warmup.lost} chains did not come back from the search for modes and were put back.",
             result.warmup.lost,
             "Raise tune; give prior and likelihood apart, as a sahmc.Model, if you can.",
         )
@@ -129,8 +129,8 @@ def _ladder(result: Result) -> Iterator[Finding]:
         yield Finding(
             "top",
             WARNING,
-            f"Chains remember where they were even at T = {search.hottest:.3g}: the top, T = {result.warmup.top:.3g}, may "
-            "be too low to join all modes.",
+            f"Chains remember where they were even at T = {search.hottest:.3g}: the top, T = {result.warmup.top:.3g}, "
+            "may be too low to join all modes.",
             search.hottest,
             "Raise tune, or give a TemperatureLadder with a higher top.",
         )
@@ -176,8 +176,8 @@ def _modes(result: Result, sightings: list[Sighting]) -> Iterator[Finding]:
             yield Finding(
                 "modes",
                 WARNING,
-                f"The mode near {_short(mode.position)} should hold {mode.expected:.2f} of the mass by its depth and width, but "
-                f"in the draws it holds {mode.mass:.2g}.",
+                f"The mode near {_short(mode.position)} should hold {mode.expected:.2f} of the mass by its depth and "
+                f"width, but in the draws it holds {mode.mass:.2g}.",
                 mode.expected,
                 "Chains may not find their way into it: raise tune and draws, and leave jumps on.",
             )
@@ -225,7 +225,7 @@ def _agreement(values: np.ndarray, names: list[str], weight: np.ndarray) -> Iter
         yield Finding(
             "budget",
             WARNING,
-            f"The effective sample size is {ess[worst]:.0f} for {names[worst]}; standard errors need about {ESS} to be trusted.",
+            f"The effective sample size is {ess[worst]:.0f} for {names[worst]}; standard errors need about {ESS}.",
             float(ess[worst]),
             f"Raise draws {math.ceil(ESS / max(ess[worst], 1)) + 1}-fold.",
         )
@@ -243,7 +243,7 @@ def _agreement(values: np.ndarray, names: list[str], weight: np.ndarray) -> Iter
         yield Finding(
             "drift",
             ERROR if drift[worst] > DRIFT_BAD else WARNING,
-            f"The two halves of the draws differ by {drift[worst]:.0f} standard errors in {names[worst]}: it had not settled.",
+            f"The two halves of the draws differ by {drift[worst]:.0f} standard errors in {names[worst]}.",
             float(drift[worst]),
             "Raise tune.",
         )

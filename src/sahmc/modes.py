@@ -57,7 +57,9 @@ def roll_down(program: Program, descent: Descent, scale: Any, steps: int) -> Des
         down = Descent(position, *energies(program, position), velocity, 1.1 * now.size)
         back = now._replace(velocity=jnp.zeros_like(velocity), size=0.5 * now.size)
         better = down.energy <= now.energy
-        return Descent(*(jnp.where(better if a.ndim == 1 else better[:, None], a, b) for a, b in zip(down, back)))
+        return Descent(
+            *(jnp.where(better if a.ndim == 1 else better[:, None], a, b) for a, b in zip(down, back, strict=True))
+        )
 
     return jax.lax.fori_loop(0, steps, body, descent)
 

@@ -134,7 +134,7 @@ def come_down(program: Program, positions: jax.Array) -> tuple[jax.Array, int]:
 def run_pilot(bench: Bench, state: RunState) -> tuple[Pilot | None, Kernel, RunState, np.ndarray, int]:
     """Plain moves at beta = 1 and, where there is a prior, at beta = 0.
 
-    Returns the pilot, the kernel tuned, the chains, their draws at beta = 1 (draw, chain, dim), and the gradients spent.
+    Returns the pilot, the kernel tuned, the chains, their draws at beta = 1 (draw, chain, dim), and gradients spent.
     Half of the moves at beta = 1 find the step size and the covariance, the other half the step size under the metric
     made from it, and the mean energy.
     """

@@ -19,6 +19,11 @@ KEPT = 20_000
 """Draws remembered of each stage."""
 
 
+@jax.jit
+def _nearest(modes: Modes, draws: Any) -> Any:
+    return jax.vmap(jax.vmap(modes.nearest))(draws)
+
+
 class Sighting(NamedTuple):
     """A mode in the draws of a run: its lowest point, its mass, how many chains were there at beta = 1, whether it was
     known before, which draws (chain, draw) are its own, and the mass it would have were all modes Gaussian.
@@ -66,7 +71,7 @@ class Scout:
         """The modes in weighted draws (chain, draw, dim), of which the ``cold`` show who was where; gradients spent."""
         minima, was_known, spent = self._minima(first, known)
         modes = fit_modes(self.draws, minima, self.scale, self.draws.dtype)
-        label = np.asarray(jax.jit(jax.vmap(jax.vmap(modes.nearest)))(jnp.asarray(draws)))
+        label = np.asarray(_nearest(modes, jnp.asarray(draws)))
         height = np.asarray(modes.log_det - energies(self.program, modes.minimum)[0], float)[: int(modes.num)]
         expected = np.exp(height - height.max()) / np.exp(height - height.max()).sum()
         sightings = []

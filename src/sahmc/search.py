@@ -31,7 +31,8 @@ T_MODEST = 1.5
 """The top where chains ran away at once."""
 MOST_SPREAD = 5.0
 """Largest credible sd(beta U) over that of a Gaussian well; more is lack of equilibrium."""
-MOST_LEVELS = 100
+SIZES = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96)
+"""Of ladders. Few, so that runs that differ little share compiled code; one more level costs next to nothing."""
 RUNG_MOVES = 16
 """Moves on a rung that are worth having, before more rungs are."""
 
@@ -187,9 +188,10 @@ class Curve:
     log_step: np.ndarray
 
     def levels(self, beta_top: float, spacing: float, least: int) -> np.ndarray:
-        """Inverse temperatures from 1 to ``beta_top``, about ``spacing`` apart in ``length``."""
+        """Inverse temperatures from 1 to ``beta_top``, at most about ``spacing`` apart in ``length``."""
         end = float(np.interp(-math.log(beta_top + self.share), -self.grid, self.length))
-        count = min(MOST_LEVELS, max(least, math.ceil(end / spacing) + 1))
+        wanted = max(least, math.ceil(end / spacing) + 1)
+        count = next((size for size in SIZES if size >= wanted), SIZES[-1])
         betas = np.exp(-np.interp(np.linspace(0, end, count), self.length, -self.grid)) - self.share
         betas[0], betas[-1] = 1.0, beta_top
         return betas
@@ -207,8 +209,8 @@ class Curve:
 def fit_curve(search: Search, share: float, reference: float, dim: float) -> Curve:
     """Thermodynamic integration in s, where a Gaussian well has constant integrands.
 
-    Slow chains lag behind the temperature, below on the way up and above on the way down: the two are averaged. Lag adds
-    to the spread of energies, so the smaller is taken.
+    Slow chains lag behind the temperature, below on the way up and above on the way down: the two are averaged. Lag
+    adds to the spread of energies, so the smaller is taken.
     """
     down = search.down[::-1]
     both = [down, search.up or down]

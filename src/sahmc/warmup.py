@@ -73,8 +73,8 @@ class Warmup:
         lines = [f"<sahmc.Warmup, {sum(self.gradients.values()):,} gradients"]
         if self.pilot is not None:
             lines.append(
-                f"pilot       step size {self.pilot.step_size:.3g}, lowest energy about {self.pilot.u_min:.4g}, effective "
-                f"dimension {self.pilot.dim:.3g}"
+                f"pilot       step size {self.pilot.step_size:.3g}, lowest energy about {self.pilot.u_min:.4g}, "
+                f"effective dimension {self.pilot.dim:.3g}"
             )
         if self.search is not None:
             end = "where chains ran away" if self.search.ran_away else "and back"
@@ -220,6 +220,7 @@ def _build_tilt(
     """The tilt, with a partition made from what was learnt if it was not given; and the top temperature."""
     if search is None:
         tilt = plan.tilt
+        assert isinstance(tilt, Tilt)
         top = 1 / max(float(tilt.partition.betas[-1]), 1e-300) if isinstance(tilt, TemperedTilt) else None
         return tilt, None, top
     assert pilot is not None

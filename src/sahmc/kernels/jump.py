@@ -37,7 +37,7 @@ class Jump(Kernel):
     uses_gradient: ClassVar[bool] = True
 
     @property
-    def step_size(self) -> Any:  # type: ignore[override]
+    def step_size(self) -> Any:
         return self.kernel.step_size
 
     @property

@@ -42,7 +42,7 @@ class Target:
         return jax.nn.one_hot(self.mode(position), len(self.masses))
 
     def answers(self, position: Any) -> jax.Array:
-        """What has a known expectation, ``truth``: the coordinates and, where there are several modes, the indicators."""
+        """What has a known expectation, ``truth``: coordinates and, where there are several modes, the indicators."""
         return position if len(self.masses) == 1 else jnp.concatenate([position, self.indicators(position)])
 
     @property
