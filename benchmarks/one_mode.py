@@ -1,6 +1,6 @@
 """What looking for modes costs where there is one: effective sample size per gradient, beside our own plain HMC.
 
-    python benchmarks/one_mode.py --seeds 5
+python benchmarks/one_mode.py --seeds 5
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ def main() -> None:
                 worst = max(worst, target.worst_z(result)) if tilt == "tempered" else worst
         plain, ours = (float(np.mean(rate[tilt])) for tilt in ("none", "tempered"))
         print(f"| {target.name} | {plain:.2f} | {ours:.2f} | {ours / plain:.2f} | {worst:.1f} |", flush=True)
-    print(f"\nThe smallest ESS over coordinates, warm-up counted. sahmc {sahmc.__version__}, jax {jax.__version__}, ", end="")
+    print(
+        f"\nThe smallest ESS over coordinates, warm-up counted. sahmc {sahmc.__version__}, jax {jax.__version__}, ",
+        end="",
+    )
     print(f"{platform.machine()} CPU, seeds 0 to {args.seeds - 1}, {time.strftime('%Y-%m-%d')}; ", end="")
     print("made by `python benchmarks/one_mode.py`.")
 

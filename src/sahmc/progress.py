@@ -22,8 +22,8 @@ def progress(stages: dict[str, int], enabled: bool) -> Iterator[Report]:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
-        MofNCompleteColumn,
         Progress,
+        TaskProgressColumn,
         TextColumn,
         TimeElapsedColumn,
         TimeRemainingColumn,
@@ -32,7 +32,7 @@ def progress(stages: dict[str, int], enabled: bool) -> Iterator[Report]:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
-        MofNCompleteColumn(),
+        TaskProgressColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         TextColumn("[dim]{task.fields[note]}"),
@@ -40,7 +40,7 @@ def progress(stages: dict[str, int], enabled: bool) -> Iterator[Report]:
     with Progress(*columns, console=Console(stderr=True)) as bars:
         tasks = {name: bars.add_task(name, total=total, note="") for name, total in stages.items() if total}
 
-        def report(stage: str, advance: int, **fields: object) -> None:
+        def report(stage: str, advance: float, **fields: object) -> None:
             note = "  ".join(f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in fields.items())
             bars.update(tasks[stage], advance=advance, note=note)
 

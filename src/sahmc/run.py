@@ -234,6 +234,8 @@ class Runner:
     rng_key: Key[Array, ""]
     capacity: int
     report: Callable[..., None]
+    worth: float = 1.0
+    """Of a move on the progress bar, which counts the moves that were planned: longer ones are fewer."""
 
     def stage(self, name: str, state: RunState, setup: Setup, schedule: Schedule, draws: int, *, keep: bool) -> Outcome:
         """Make ``draws``, and ``keep`` them or not. Ctrl-C while they are kept ends the stage with those there are."""
@@ -251,9 +253,8 @@ class Runner:
                 regions = f"{int((visits.reshape(-1, visits.shape[-1]).sum(0) > 0).sum())}/{visits.shape[-1]}"
                 trips = int(jnp.sum(state.trips.trips))
                 accept = chunk.tally.mechanical_acceptance / max(1, chunk.tally.trajectories)
-                self.report(
-                    name, chunk.iterations, accept=accept, diverging=tally.diverging, regions=regions, trips=trips
-                )
+                done = self.worth * chunk.iterations
+                self.report(name, done, accept=accept, diverging=tally.diverging, regions=regions, trips=trips)
         except KeyboardInterrupt:
             if not any(len(part.energy) for part in kept):
                 raise

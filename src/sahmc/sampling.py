@@ -125,7 +125,7 @@ def sample(
     with progress(plan.stages, progressbar) as report:
         runner = Runner(key_run, chunk_capacity(*positions.shape), report)
         ready = warm_up(Bench(runner, program, plan), state)
-        drawn = runner.stage("draw", ready.state, ready.setup, _drawing(plan, ready), draws, keep=True)
+        drawn = ready.runner.stage("draw", ready.state, ready.setup, _drawing(plan, ready), draws, keep=True)
 
     settings = {
         "random_seed": seed,

@@ -19,7 +19,7 @@ from sahmc.pilot import Pilot, run_pilot
 from sahmc.plain import Bench
 from sahmc.plan import Plan
 from sahmc.round_trips import init_round_trips
-from sahmc.run import NEVER, RunState, Schedule, Setup
+from sahmc.run import NEVER, Runner, RunState, Schedule, Setup
 from sahmc.scout import Scout, lowest_draws, posterior_draws, spread_within
 from sahmc.search import Curve, Search, fit_curve, run_search
 from sahmc.step_size import init_step_size
@@ -98,6 +98,7 @@ class Warmup:
 class Ready(NamedTuple):
     """All that drawing needs."""
 
+    runner: Runner
     setup: Setup
     state: RunState
     visits: np.ndarray
@@ -112,16 +113,18 @@ def warm_up(bench: Bench, state: RunState) -> Ready:
     pilot, kernel, state, cold, spent = run_pilot(bench, state)
     gradients = {"pilot": spent, "search": 0, "modes": 0}
     scout = Scout(bench.program, spread_within(cold), cold)
-    modes, search, lost = no_modes(dim, dtype), None, 0
+    modes, search, lost = no_modes(dim, dtype), None, np.zeros(plan.chains, bool)
     if plan.searches:
         assert pilot is not None
         home = state
         search, state = run_search(bench, state, kernel, pilot, scout.scale)
-        state, lost = _bring_back(state, home, search.down[-1].energies, pilot)
+        lost = ~(search.down[-1].energies < pilot.mean_energy + LOST + 5 * dim)
+        state = _put_back(state, home, lost)
         gradients["search"] = search.gradients
         if plan.scouts:
-            scout = scout.with_draws(search.draws)
-            modes, gradients["modes"] = scout.look(search.draws[-1], modes)
+            back = search.draws[:, ~lost]
+            scout = scout.with_draws(back)
+            modes, gradients["modes"] = scout.look(back[-1], modes)
 
     tilt, curve, top = _build_tilt(plan, pilot, search, int(modes.num) > 1 or not plan.scouts)
     desired = desired_frequencies(plan.desired, tilt.num_regions).astype(dtype)
@@ -134,7 +137,8 @@ def warm_up(bench: Bench, state: RunState) -> Ready:
     setup = Setup(bench.program, tilt, kernel, desired, plan.gain_used, plan.target_accept)
     state = _begin(state, setup, plan.theta, theta_0, level_steps(tilt, plan.kernel, pilot, curve))
 
-    adapted = _adapt(replace(bench, plan=plan), state, setup, scout, modes)
+    runner = replace(bench.runner, worth=bench.plan.moves / plan.moves)
+    adapted = _adapt(Bench(runner, bench.program, plan), state, setup, scout, modes)
     state, setup = adapted.state, adapted.setup
     gradients["adapt"], gradients["modes"] = adapted.moved, gradients["modes"] + adapted.looked
     theta = state.sahmc.theta
@@ -150,8 +154,8 @@ def warm_up(bench: Bench, state: RunState) -> Ready:
     ):
         state, setup = _stay_at_home(state, setup)
     known = max(1, int(adapted.modes.num))
-    record = Warmup(pilot, search, top, lost, known, setup.kernel, tilt, theta_0, frozen, proof, gradients)
-    return Ready(setup, state, adapted.visits, record, adapted.scout, adapted.modes)
+    record = Warmup(pilot, search, top, int(lost.sum()), known, setup.kernel, tilt, theta_0, frozen, proof, gradients)
+    return Ready(runner, setup, state, adapted.visits, record, adapted.scout, adapted.modes)
 
 
 class Adapted(NamedTuple):
@@ -200,18 +204,15 @@ def replace_kernel(setup: Setup, kernel: Kernel) -> Setup:
     return Setup(setup.program, setup.tilt, kernel, setup.desired, setup.gain, setup.target_accept)
 
 
-def _bring_back(state: RunState, home: RunState, energies: np.ndarray, pilot: Pilot) -> tuple[RunState, int]:
-    """Chains that did not come down again, put back where they were before the search; and how many."""
-    dim = state.sahmc.chains.position.shape[1]
-    lost = ~(energies < pilot.mean_energy + LOST + 5 * dim)
-    if not lost.any():
-        return state, 0
+def _put_back(state: RunState, home: RunState, lost: np.ndarray) -> RunState:
+    """Chains that did not come down again are put back where they were before the search."""
+    chosen = jnp.asarray(lost)
 
     def pick(new: Any, old: Any) -> Any:
-        return jnp.where(jnp.asarray(lost).reshape(-1, *(1,) * (new.ndim - 1)), old, new)
+        return jnp.where(chosen.reshape(-1, *(1,) * (new.ndim - 1)), old, new)
 
     chains = jax.tree.map(pick, state.sahmc.chains, home.sahmc.chains)
-    return state._replace(sahmc=state.sahmc._replace(chains=chains)), int(lost.sum())
+    return state._replace(sahmc=state.sahmc._replace(chains=chains))
 
 
 def _build_tilt(
