@@ -3,6 +3,7 @@
 import argparse
 import time
 import warnings
+from collections import Counter
 
 import jax
 import jax.numpy as jnp
@@ -24,10 +25,11 @@ def main():
     versions = f"jax {jax.__version__}, sahmc {sahmc.__version__}"
     print(f"{device}, {versions}, {time.strftime('%Y-%m-%d')}; seeds 0 to {args.seeds - 1}")
     print(f"eight modes, d = 11, edge 10; draws = tune = {args.draws}; seconds without compilation\n")
-    print("| chains | rmse of the masses | largest error | round trips | gradients, millions | seconds |")
-    print("|---:|---:|---:|---:|---:|---:|")
+    print("| chains | rmse of the masses | largest error | round trips | gradients, millions | seconds | findings |")
+    print("|---:|---:|---:|---:|---:|---:|---|")
     for chains in args.chains:
         errors, seconds, trips, gradients = [], [], [], []
+        findings: Counter[str] = Counter()
         for seed in range(-1, args.seeds):  # the first run compiles
             began = time.perf_counter()
             with warnings.catch_warnings():
@@ -44,10 +46,11 @@ def main():
                 seconds.append(time.perf_counter() - began)
                 errors.append(result.expectation(target.indicators).mean - target.masses)
                 trips.append(result.round_trips.sum())
+                findings.update(f.code for f in result.findings)
                 gradients.append(result.num_gradients / 1e6)
         rmse, worst = np.sqrt(np.mean(np.square(errors))), np.abs(errors).max()
         cells = f"{rmse:.4f} | {worst:.4f} | {np.mean(trips):.0f} | {np.mean(gradients):.1f} | {np.mean(seconds):.1f}"
-        print(f"| {chains} | {cells} |", flush=True)
+        print(f"| {chains} | {cells} | {dict(findings) or str()} |", flush=True)
 
 
 if __name__ == "__main__":

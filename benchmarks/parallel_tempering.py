@@ -102,27 +102,31 @@ def main() -> None:
     parser.add_argument("--tune", type=int, default=4000)
     parser.add_argument("--targets", default=",".join(TUNED))
     args = parser.parse_args()
-    print("| target | gradients, million | rmse of masses: sahmc, nothing set | parallel tempering, by hand | ratio |")
-    print("|---|---|---|---|---|")
+    print("| target | gradients, million | rmse of masses: sahmc | jumps=False | parallel tempering, by hand | ratio |")
+    print("|---|---|---|---|---|---|")
     for name in args.targets.split(","):
-        target, ours, theirs, spent = SUITE[name](), [], [], []
+        target = SUITE[name]()
+        ours, without, theirs, spent = [], [], [], []
         for seed in range(args.seeds):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                result = sahmc.sample(
-                    target.log_density,
-                    jnp.asarray(target.start, jnp.float32),
-                    draws=args.draws,
-                    tune=args.tune,
-                    random_seed=seed,
-                    progressbar=False,
-                )
-            ours.append(result.expectation(target.indicators).mean - target.masses)
+            for errors, jumps in ((without, False), (ours, True)):
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    result = sahmc.sample(
+                        target.log_density,
+                        jnp.asarray(target.start, jnp.float32),
+                        draws=args.draws,
+                        tune=args.tune,
+                        random_seed=seed,
+                        jumps=jumps,
+                        progressbar=False,
+                    )
+                errors.append(result.expectation(target.indicators).mean - target.masses)
             masses, used = parallel_tempering(target, TUNED[name], result.num_gradients, seed)
             theirs.append(masses - target.masses)
             spent += [result.num_gradients, used]
-        one, two = (float(np.sqrt(np.mean(np.square(x)))) for x in (ours, theirs))
-        print(f"| {target.name} | {np.mean(spent) / 1e6:.2f} | {one:.4f} | {two:.4f} | {two / one:.1f} |", flush=True)
+        one, no, two = (float(np.sqrt(np.mean(np.square(x)))) for x in (ours, without, theirs))
+        cells = f"{np.mean(spent) / 1e6:.2f} | {one:.4f} | {no:.4f} | {two:.4f} | {two / one:.1f}"
+        print(f"| {target.name} | {cells} |", flush=True)
     print(
         f"\nsahmc {sahmc.__version__}, jax {jax.__version__}, {platform.machine()} CPU, seeds 0 to {args.seeds - 1}, ",
         end="",

@@ -134,7 +134,9 @@ def table(args: argparse.Namespace) -> None:
             "| target | runs | mass error, rms | largest | largest z | wrong | wrong and silent | right with an error | findings |"  # noqa: E501
         )
         print("|---|---|---|---|---|---|---|---|---|")
-        for (_, name), group in sorted(((k, g) for k, g in groups.items() if k[0] == budget), key=lambda item: item[0]):
+        for (_, name), group in sorted(
+            ((k, g) for k, g in groups.items() if k[0] == budget), key=lambda item: _place(item[0][1])
+        ):
             count = _count(group)
             totals[budget] += count
             errors = [float(r["mass_error"]) for r in group]
@@ -154,18 +156,54 @@ def table(args: argparse.Namespace) -> None:
             f"| {budget} | {n} | {count['wrong']} | {count['silent']} ({count['silent'] / n:.2%}) | {right} | "
             f"{count['wolf']} ({count['wolf'] / max(1, right):.1%}) |"
         )
+    _signature(args.made_on, rows)
+
+
+def bars(args: argparse.Namespace) -> None:
+    """The largest errors of seeds 0 to 4, at the default and the largest budget."""
+    rows = [row for path in args.csv for row in csv.DictReader(path.open()) if int(row["seed"]) < 5]
+    rows = [row for row in rows if row["budget"] in ("default", "largest")]
+    groups: dict[str, dict[str, list[dict[str, str]]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        groups[row["target"]][row["budget"]].append(row)
+    print("| target | mass of a mode | F_err | mean of a coordinate | mass | F_err | mean | findings |")
+    print("|---|---|---|---|---|---|---|---|")
+    for name, by_budget in sorted(groups.items(), key=lambda item: _place(item[0])):
+        if len(by_budget) < 2:
+            continue
+        cells = [
+            f"{max(float(r[field]) for r in by_budget[budget]):.4f}"
+            for budget in ("default", "largest")
+            for field in ("mass_error", "f_error", "mean_error")
+        ]
+        codes: Counter[str] = Counter()
+        for budget, group in by_budget.items():
+            codes.update(f"{code} ({budget})" for r in group for code in (r["errors"] + " " + r["warnings"]).split())
+        said = ", ".join(f"{code} {n}" for code, n in codes.most_common())
+        print(f"| {name} | {' | '.join(cells)} | {said} |")
+    print()
+    for budget in ("default", "largest"):
+        spent = [int(r["gradients"]) for r in rows if r["budget"] == budget]
+        settings = ", ".join(f"{k}={v}" for k, v in BUDGETS[budget].items()) or "nothing set"
+        print(f"{budget}: {settings}, {sum(spent) / len(spent) / 1e6:.2f} million gradients a run. ", end="")
+    print()
+    _signature(args.made_on, rows)
+
+
+def _place(name: str) -> int:
+    from sahmc.testing import SUITE
+
+    return list(SUITE).index(name)
+
+
+def _signature(made_on: str, rows: list[dict[str, str]]) -> None:
     import jax
 
     import sahmc
 
-    print(
-        f"\nsahmc {sahmc.__version__}, jax {jax.__version__}, {args.hardware or platform.machine() + ' CPU'}, ", end=""
-    )
-    print(
-        f"seeds {min(int(r['seed']) for r in rows)} to {max(int(r['seed']) for r in rows)}, {time.strftime('%Y-%m-%d')}; ",  # noqa: E501
-        end="",
-    )
-    print("made by `python benchmarks/validation.py`.")
+    seeds = [int(r["seed"]) for r in rows]
+    print(f"\nsahmc {sahmc.__version__}, {made_on or f'{platform.machine()} CPU, jax {jax.__version__}'}, ", end="")
+    print(f"seeds {min(seeds)} to {max(seeds)}, {time.strftime('%Y-%m-%d')}; by `benchmarks/validation.py`.")
 
 
 def _count(group: list[dict[str, str]]) -> Counter[str]:
@@ -188,10 +226,11 @@ def main() -> None:
     one.add_argument("--budgets", default="tiny,default,large")
     one.add_argument("--targets", default="")
     one.set_defaults(call=run)
-    two = commands.add_parser("table")
-    two.add_argument("csv", type=Path, nargs="+")
-    two.add_argument("--hardware", default="")
-    two.set_defaults(call=table)
+    for name, call in {"table": table, "bars": bars}.items():
+        two = commands.add_parser(name)
+        two.add_argument("csv", type=Path, nargs="+")
+        two.add_argument("--made-on", default="", help="hardware and JAX version, where the CSV was not made here")
+        two.set_defaults(call=call)
     args = parser.parse_args()
     args.call(args)
 

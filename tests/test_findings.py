@@ -65,10 +65,6 @@ def test_what_does_not_move_is_an_error():
     assert codes(np.ones((4, 50, 2)))["stuck"].severity == "error"
 
 
-class Shape:
-    energy = np.zeros((32, 10))
-
-
 @pytest.mark.parametrize(
     ("mass", "chains", "known", "severity"),
     [(0.3, 2, True, "warning"), (0.3, 2, False, "error"), (0.3, 30, False, None), (0.001, 1, False, None)],
@@ -76,11 +72,11 @@ class Shape:
 def test_modes_that_few_chains_saw(mass, chains, known, severity):
     other = Sighting(np.zeros(2), 1 - mass, 32, True, np.ones((32, 10), bool), 1 - mass)
     one = Sighting(np.ones(2), mass, chains, known, np.zeros((32, 10), bool), mass)
-    found = [f.severity for f in _modes(Shape(), [other, one])]
+    found = [f.severity for f in _modes(32, [other, one])]
     assert found == ([severity] if severity else [])
 
 
 def test_a_mode_whose_depth_and_width_promise_more_than_it_holds():
     other = Sighting(np.zeros(2), 0.99, 32, True, np.ones((32, 10), bool), 0.4)
     one = Sighting(np.ones(2), 0.0, 0, True, np.zeros((32, 10), bool), 0.6)
-    assert [f.severity for f in _modes(Shape(), [other, one])] == ["warning"]
+    assert [f.severity for f in _modes(32, [other, one])] == ["warning"]

@@ -97,7 +97,7 @@ def draw_figure(results: dict[str, Result], target: Target, out: Path, seed: int
     figure.suptitle(
         "Every chain starts at the cross. Each mode has mass 1/3; the numbers are what was found.", fontsize=11
     )
-    figure.supxlabel(_caption(results["sahmc"], seed), fontsize=6.5, color="0.5")
+    figure.supxlabel(_caption(results, seed), fontsize=6.5, color="0.5")
     out.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(out, dpi=150)
     plt.close(figure)
@@ -107,9 +107,10 @@ def _colour(key: str) -> str:
     return {"hmc": "#c2571a", "sahmc": "#1f6f8b"}[key]
 
 
-def _caption(result: Result, seed: int) -> str:
-    versions: dict[str, Any] = result.settings["versions"]
+def _caption(results: dict[str, Result], seed: int) -> str:
+    versions: dict[str, Any] = results["sahmc"].settings["versions"]
+    spent = " and ".join(f"{result.num_gradients:,}" for result in results.values())
     return (
-        f"{result.num_gradients:,} gradients each, seed {seed}; sahmc {versions['sahmc']}, jax {versions['jax']}, "
+        f"{spent} gradients, seed {seed}; sahmc {versions['sahmc']}, jax {versions['jax']}, "
         f"{platform.machine()} CPU; {time.strftime('%Y-%m-%d')}; command: sahmc demo"
     )

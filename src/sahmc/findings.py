@@ -25,6 +25,7 @@ DISAGREEMENT = 0.5
 MASS = 0.01
 EXPECTED = 0.2
 TRIPS = 10
+RUNGS = 10
 
 
 class Finding(NamedTuple):
@@ -40,16 +41,17 @@ class Finding(NamedTuple):
         return f"{self.severity}: {self.sentence} {self.advice} [{self.code}]"
 
 
-def examine(result: Result, flat: np.ndarray, sightings: list[Sighting]) -> tuple[Finding, ...]:
-    """``flat`` are the draws as vectors (chain, draw, dim); ``sightings`` the modes in them."""
-    found = [*_run(result), *_weights(result), *_ladder(result), *_theta(result), *_modes(result, sightings)]
-    quantities = np.concatenate([flat, result.log_density[..., None]], axis=2).astype(float)
+def examine(result: Result, flat: np.ndarray, sightings: list[Sighting], every: int = 1) -> tuple[Finding, ...]:
+    """``flat`` are draws as vectors (chain, draw, dim), of every ``every``-th chain; ``sightings`` the modes in them."""
+    found = [*_run(result), *_weights(result), *_ladder(result), *_theta(result, every), *_modes(len(flat), sightings)]
+    quantities = np.concatenate([flat, result.log_density[::every, :, None]], axis=2).astype(float)
     names = [*(f"coordinate {i}" for i in range(flat.shape[2])), "the log density"]
     for mode in sightings:
         if len(sightings) > 1 and MASS < mode.mass < 1 - MASS:
             quantities = np.concatenate([quantities, mode.mine[..., None].astype(float)], axis=2)
             names.append(f"the mass of the mode near {_short(mode.position)}")
-    found += _agreement(quantities, names, result.weight)
+    weight = result.weight[::every]
+    found += _agreement(quantities, names, weight / weight.sum())
     return tuple(sorted(found, key=lambda f: f.severity != ERROR))
 
 
@@ -109,6 +111,14 @@ def _ladder(result: Result) -> Iterator[Finding]:
         )
     if search is None:
         return
+    if len(search.down) < RUNGS and not search.ran_away:
+        yield Finding(
+            "search",
+            WARNING,
+            f"tune = {result.settings['tune']} leaves {len(search.down)} rungs for the search: modes may be missing.",
+            len(search.down),
+            "Raise tune to 500 or more.",
+        )
     if search.ran_away:
         yield Finding(
             "tails",
@@ -136,12 +146,12 @@ def _ladder(result: Result) -> Iterator[Finding]:
         )
 
 
-def _theta(result: Result) -> Iterator[Finding]:
+def _theta(result: Result, every: int) -> Iterator[Finding]:
     """Under a frozen theta two halves of the chains must visit the levels alike."""
     chains, regions = result.energy.shape[0], result.theta.shape[-1]
     if regions == 1 or result.theta.ndim > 1 or result.settings["adapt"] != "tune" or chains < 4:
         return
-    member = result.membership()
+    member = result.membership(every)
     halves = member[0::2], member[1::2]
     mean = [half.mean(axis=(0, 1)) for half in halves]
     error = [error_of_mean(half) for half in halves]
@@ -167,8 +177,7 @@ def _theta(result: Result) -> Iterator[Finding]:
         )
 
 
-def _modes(result: Result, sightings: list[Sighting]) -> Iterator[Finding]:
-    chains = result.energy.shape[0]
+def _modes(chains: int, sightings: list[Sighting]) -> Iterator[Finding]:
     for mode in sightings:
         if len(sightings) == 1:
             continue

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -32,6 +31,7 @@ class Descent(NamedTuple):
     size: Float[Array, " points"]
 
 
+@jax.jit
 def energies(program: Program, points: Float[Array, "points dim"]) -> tuple[Any, Any]:
     """-log density and its gradient, the prior's included."""
     energy, grad, base = jax.vmap(program)(points)
@@ -41,11 +41,12 @@ def energies(program: Program, points: Float[Array, "points dim"]) -> tuple[Any,
 @jax.jit
 def start_descent(program: Program, points: Float[Array, "points dim"]) -> Descent:
     size = jnp.full(len(points), 0.1, points.dtype)
-    return Descent(points, *energies(program, points), jnp.zeros_like(points), size)
+    energy, grad = energies(program, points)
+    return Descent(points, energy, grad, jnp.zeros_like(points), size)
 
 
-@partial(jax.jit, static_argnames="steps")
-def roll_down(program: Program, descent: Descent, scale: Any, steps: int) -> Descent:
+@jax.jit
+def roll_down(program: Program, descent: Descent, scale: Any, steps: Any) -> Descent:
     """Gradient descent with momentum, in units of ``scale``.
 
     A step that would raise the energy is taken back, its momentum dropped and its size halved.
@@ -54,7 +55,8 @@ def roll_down(program: Program, descent: Descent, scale: Any, steps: int) -> Des
     def body(_: Any, now: Descent) -> Descent:
         velocity = 0.9 * now.velocity - now.size[:, None] * now.grad * scale**2
         position = now.position + velocity
-        down = Descent(position, *energies(program, position), velocity, 1.1 * now.size)
+        energy, grad = energies(program, position)
+        down = Descent(position, energy, grad, velocity, 1.1 * now.size)
         back = now._replace(velocity=jnp.zeros_like(velocity), size=0.5 * now.size)
         better = down.energy <= now.energy
         return Descent(

@@ -158,10 +158,12 @@ class Result:
         value = self.log_omega()[0] - self.log_omega()[-1]
         return Expectation(value, error_of_mean(bottom / bottom.mean() - last / last.mean()))
 
-    def membership(self) -> np.ndarray:
-        """Of every draw in every region, under the frozen theta."""
+    def membership(self, every: int = 1) -> np.ndarray:
+        """Of every draw in every region, under the frozen theta; of every ``every``-th chain."""
         member = jax.vmap(self.tilt.membership, (None, 0))
-        return np.asarray(jax.vmap(member, (None, 0))(jnp.asarray(self.theta), jnp.asarray(self.energy)), dtype=float)
+        return np.asarray(
+            jax.vmap(member, (None, 0))(jnp.asarray(self.theta), jnp.asarray(self.energy[::every])), dtype=float
+        )
 
     def _values(self, fn: Callable[[Any], Any] | None) -> Any:
         values = self.draws if fn is None else jax.vmap(jax.vmap(fn))(self.draws)

@@ -37,6 +37,9 @@ from sahmc.tilt import NoTilt, TemperedTilt, Tilt
 from sahmc.validate import require
 from sahmc.warmup import Ready, warm_up
 
+EXAMINED = 2048
+"""Chains that are examined; of more, every second or third."""
+
 
 def sample(
     model: Model | Callable[[Any], Any],
@@ -218,14 +221,15 @@ def _result(drawn: Outcome, ready: Ready, unravel: Callable[[jax.Array], Any], s
 
 def _examine(result: Result, ready: Ready, drawn: Outcome) -> Result:
     """The result with its findings, of which a warning tells."""
-    flat = np.swapaxes(drawn.draws.position, 0, 1)
+    every = -(-len(result.energy) // EXAMINED)
+    flat = np.swapaxes(drawn.draws.position[:, ::every], 0, 1)
     sightings: list[Sighting] = []
     spent = 0
     if int(ready.modes.num):
         scout = ready.scout.with_draws(posterior_draws(drawn.draws))
-        cold, first = result.region == 0, lowest_draws(drawn.draws)
-        sightings, spent = scout.sight(flat, result.weight, cold, first, ready.modes)
-    findings = examine(result, flat, sightings)
+        weight, cold = result.weight[::every], result.region[::every] == 0
+        sightings, spent = scout.sight(flat, weight / weight.sum(), cold, lowest_draws(drawn.draws), ready.modes)
+    findings = examine(result, flat, sightings, every)
     if findings:
         lines = "\n".join(f"  - {finding}" for finding in findings)
         warnings.warn(f"sahmc found fault with this run (Result.findings):\n{lines}", stacklevel=3)
