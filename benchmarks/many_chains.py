@@ -50,7 +50,7 @@ def main():
                 gradients.append(result.num_gradients / 1e6)
         rmse, worst = np.sqrt(np.mean(np.square(errors))), np.abs(errors).max()
         cells = f"{rmse:.4f} | {worst:.4f} | {np.mean(trips):.0f} | {np.mean(gradients):.1f} | {np.mean(seconds):.1f}"
-        print(f"| {chains} | {cells} | {dict(findings) or str()} |", flush=True)
+        print(f"| {chains} | {cells} | {', '.join(findings)} |", flush=True)
 
 
 if __name__ == "__main__":

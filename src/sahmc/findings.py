@@ -42,7 +42,7 @@ class Finding(NamedTuple):
 
 
 def examine(result: Result, flat: np.ndarray, sightings: list[Sighting], every: int = 1) -> tuple[Finding, ...]:
-    """``flat`` are draws as vectors (chain, draw, dim), of every ``every``-th chain; ``sightings`` the modes in them."""
+    """``flat`` are draws as vectors (chain, draw, dim), of every ``every``-th chain; ``sightings`` their modes."""
     found = [*_run(result), *_weights(result), *_ladder(result), *_theta(result, every), *_modes(len(flat), sightings)]
     quantities = np.concatenate([flat, result.log_density[::every, :, None]], axis=2).astype(float)
     names = [*(f"coordinate {i}" for i in range(flat.shape[2])), "the log density"]

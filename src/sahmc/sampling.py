@@ -37,8 +37,8 @@ from sahmc.tilt import NoTilt, TemperedTilt, Tilt
 from sahmc.validate import require
 from sahmc.warmup import Ready, warm_up
 
-EXAMINED = 2048
-"""Chains that are examined; of more, every second or third."""
+EXAMINED = 512
+"""Chains that are examined; of more, every second or third, since that work is the host's."""
 
 
 def sample(
