@@ -177,7 +177,7 @@ class Result:
             f"<sahmc.Result: {chains} chains x {draws} draws, tilt {self.tilt.name!r} with {regions} regions, {trips}, "
             f"{self.num_gradients:,} gradients, acceptance {self.acceptance_rate:.2f}, "
             f"{self.num_diverging} divergences, weight efficiency {kish_efficiency(self.weight):.2f}, "
-            f"seed {self.settings['random_seed']}>"
+            f"seed {self.settings['random_seed']}, {len(self.findings) or 'no'} findings>"
         )
 
 

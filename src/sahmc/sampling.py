@@ -71,8 +71,8 @@ def sample(
     initvals
         One position, from which every chain starts; a list of positions, one for each chain; or a function of a key.
     draws, tune, chains, thin
-        Draws kept for each chain, the last of every ``thin`` iterations; iterations before that, for a pilot run and
-        to learn theta; chains, which run side by side and learn together.
+        Draws kept for each chain, the last of every ``thin`` iterations; iterations before that, for the warm-up:
+        pilot, search for modes, learning of theta; chains, which run side by side and learn together.
     random_seed
         An int, a NumPy ``Generator`` or a JAX key; one is made up and recorded if None.
     target_accept
@@ -83,10 +83,11 @@ def sample(
     kernel, tilt
         A name or an object: "hmc", "random_walk"; "tempered", "linear", "step" (the paper's), "none" (plain HMC).
     partition
-        ``EnergyPartition`` for the step and linear tilts, ``TemperatureLadder`` for the tempered one; built from the
-        energies of the pilot if None.
+        ``EnergyPartition`` for the step and linear tilts, ``TemperatureLadder`` for the tempered one; found by the
+        search if None.
     gain
-        A ``Gain``, or its t0; a twentieth of the adaptation if None.
+        A ``Gain``, or its t0, on the clock of the paper. If None, t0 is a twentieth of the adaptation and the gain
+        decays as levels are seen.
     desired
         Desired visiting frequencies, uniform if None.
     theta
@@ -97,6 +98,9 @@ def sample(
         Learn theta during "tune", then average and freeze it; or "always" (the paper).
     progressbar
         Show bars on a terminal or in a notebook.
+
+    Look at ``findings`` of the result first: what is wrong with the run, which a warning lists too. ``warmup`` tells
+    what was chosen.
 
     Without a pilot run, that is when the kernel's step size and metric and the partition are all given, theta starts
     from zero and the algorithm is the paper's to the letter.
