@@ -189,6 +189,12 @@ def test_repr_says_the_essentials():
     assert all(word in text for word in ("4 chains x 40 draws", "round trips", "gradients", "seed 0"))
 
 
+def test_a_short_search_and_few_chains_are_told():
+    found = {f.code: f for f in quick(draws=50, tune=50).findings}
+    assert "Raise tune" in found["search"].advice and found["few-chains"].number == 4
+    assert not {"search", "few-chains"} & {f.code for f in quick(tilt="none").findings}
+
+
 def test_divergences_between_the_draws_kept_count_too():
     result = quick(kernel=sahmc.HMC(50.0, 4, metric="unit"), tilt="none", thin=3)
     assert result.diverging.all() and result.num_diverging == 3 * result.diverging.sum()

@@ -36,6 +36,7 @@ BAD = {
     "list too short": (dict(initvals=[X, X]), "one position for each of the 32 chains"),
     "list of floats": (dict(initvals=[0.0, 0.0]), "make it an array"),
     "unlike starts": (dict(initvals=[X, jnp.zeros(3)], chains=2), "same structure"),
+    "jumps": (dict(jumps="no"), "jumps must be True or False"),
     "draws": (dict(draws=0), "draws must be a whole number of at least 1; got 0"),
     "tune": (dict(tune=0), "tune must"),
     "chains": (dict(chains=-1), "chains must"),
