@@ -83,6 +83,13 @@ def test_a_mode_that_hot_chains_cannot_find_again_is_kept():
     assert np.abs(alone.expectation(target.indicators).mean - target.masses).max() > 0.05
 
 
+def test_the_record_of_a_model_names_the_prior():
+    model = sahmc.Model(lambda x: -2.0 * jnp.sum((x - 1) ** 2), lambda x: -0.5 * jnp.sum(x**2))
+    with pytest.warns(UserWarning, match="found fault"):
+        result = sahmc.sample(model, jnp.zeros(2), random_seed=0, draws=50, tune=100)
+    assert "came down from the prior" in repr(result.warmup) and "up to the prior" in repr(result.warmup)
+
+
 def test_the_record_prints_what_was_chosen():
     target = eight_modes(3)
     result = sahmc.sample(target.log_density, jnp.asarray(target.start, jnp.float32), random_seed=0, draws=50, tune=200)

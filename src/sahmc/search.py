@@ -55,6 +55,11 @@ class Rung:
     """Largest correlation, over coordinates, of ``centres`` with those of the rung before; nan for the first."""
 
 
+def temperature(beta: float) -> float:
+    """1 / beta; inf is the prior."""
+    return 1.0 / beta if beta > 0 else math.inf
+
+
 class Search(NamedTuple):
     """What the search has shown."""
 
@@ -72,7 +77,14 @@ class Search(NamedTuple):
 
     @property
     def hottest(self) -> float:
-        return 1.0 / max(self.down[0].beta, 1e-300)
+        return temperature(self.down[0].beta)
+
+    def __str__(self) -> str:
+        if not self.up:
+            return "came down from the prior"
+        end = "where chains ran away" if self.ran_away else "and back"
+        forgot = f"T = {self.melting:.3g} and above" if math.isfinite(self.melting) else "no temperature"
+        return f"climbed to T = {self.hottest:.3g} {end}; chains forget their mode at {forgot}"
 
     @property
     def melting(self) -> float:
@@ -81,7 +93,7 @@ class Search(NamedTuple):
         for rung in self.down:
             if rung.memory > FORGOTTEN:
                 break
-            melted = 1.0 / max(rung.beta, 1e-300)
+            melted = temperature(rung.beta)
         return melted
 
 

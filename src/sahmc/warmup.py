@@ -21,7 +21,7 @@ from sahmc.plan import Plan
 from sahmc.round_trips import init_round_trips
 from sahmc.run import NEVER, Runner, RunState, Schedule, Setup
 from sahmc.scout import Scout, lowest_draws, posterior_draws, spread_within
-from sahmc.search import Curve, Search, fit_curve, run_search
+from sahmc.search import Curve, Search, fit_curve, run_search, temperature
 from sahmc.step_size import init_step_size
 from sahmc.theta import desired_frequencies, evidence, freeze_theta, init_theta
 from sahmc.tilt import LinearTilt, StepTilt, TemperedTilt, Tilt
@@ -77,12 +77,7 @@ class Warmup:
                 f"effective dimension {self.pilot.dim:.3g}"
             )
         if self.search is not None:
-            end = "where chains ran away" if self.search.ran_away else "and back"
-            melting = self.search.melting
-            forgot = f"T = {melting:.3g} and above" if math.isfinite(melting) else "no temperature"
-            lines.append(
-                f"search      climbed to T = {self.search.hottest:.3g} {end}; chains forget their mode at {forgot}"
-            )
+            lines.append(f"search      {self.search}")
             lines.append(f"modes       {self.num_modes} known")
         if self.top is not None:
             top = "the prior" if math.isinf(self.top) else f"T = {self.top:.3g}"
@@ -196,12 +191,8 @@ def _adapt(bench: Bench, state: RunState, setup: Setup, scout: Scout, modes: Mod
                 modes, spent = scout.look(lowest_draws(outcome.draws), modes)
                 looked += spent
                 if isinstance(setup.kernel, Jump):
-                    setup = replace_kernel(setup, Jump(setup.kernel.kernel, modes))
+                    setup = replace(setup, kernel=Jump(setup.kernel.kernel, modes))
     return Adapted(state, visits, setup, scout, modes, moved, looked)
-
-
-def replace_kernel(setup: Setup, kernel: Kernel) -> Setup:
-    return Setup(setup.program, setup.tilt, kernel, setup.desired, setup.gain, setup.target_accept)
 
 
 def _put_back(state: RunState, home: RunState, lost: np.ndarray) -> RunState:
@@ -222,7 +213,7 @@ def _build_tilt(
     if search is None:
         tilt = plan.tilt
         assert isinstance(tilt, Tilt)
-        top = 1 / max(float(tilt.partition.betas[-1]), 1e-300) if isinstance(tilt, TemperedTilt) else None
+        top = temperature(float(tilt.partition.betas[-1])) if isinstance(tilt, TemperedTilt) else None
         return tilt, None, top
     assert pilot is not None
     curve = fit_curve(search, pilot.prior_share, pilot.u_min, pilot.dim)
@@ -262,8 +253,7 @@ def _stay_at_home(state: RunState, setup: Setup) -> tuple[RunState, Setup]:
     desired = desired_frequencies(values, regions).astype(setup.desired.dtype)
     theta = state.sahmc.theta
     theta = theta._replace(theta=theta.theta - jnp.log(desired / setup.desired))
-    setup = Setup(setup.program, setup.tilt, setup.kernel, desired, setup.gain, setup.target_accept)
-    return state._replace(sahmc=state.sahmc._replace(theta=theta)), setup
+    return state._replace(sahmc=state.sahmc._replace(theta=theta)), replace(setup, desired=desired)
 
 
 def starting_theta(tilt: Tilt, pilot: Pilot | None, curve: Curve | None, desired: Any) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, ClassVar
 
 import jax
@@ -32,7 +31,7 @@ class Jump(Kernel):
 
     kernel: Kernel
     modes: Modes
-    now: Any = dataclasses.field(default=False)
+    now: Any = False
     name: ClassVar[str] = "jump"
     uses_gradient: ClassVar[bool] = True
 
