@@ -15,6 +15,7 @@ from sahmc import (
     EnergyPartition,
     LinearTilt,
     Model,
+    NUTS,
     NoTilt,
     RandomWalk,
     StepTilt,
@@ -62,6 +63,7 @@ KERNELS = {
     "hmc random, diagonal": HMC(0.5, (1, 6), metric=DiagonalMetric([1.5, 0.7])),
     "hmc random, dense": HMC(0.4, (1, 6), metric=DenseMetric([[1.5, 0.4], [0.4, 0.8]])),
     "random walk": RandomWalk(1.0),
+    "nuts": NUTS(0.5, DiagonalMetric([1.5, 0.7])),
 }
 
 
@@ -95,7 +97,7 @@ class Broken(Kernel):
     kernel: object
     instead: object
 
-    def tuned(self, step_size, covariance):
+    def tuned(self, step_size, spread):
         return self
 
     def refresh(self, rng_key):

@@ -9,16 +9,27 @@ if TYPE_CHECKING:
     from sahmc.algorithm import SAHMCState as SAHMCState
     from sahmc.algorithm import init as init
     from sahmc.algorithm import sahmc_step as sahmc_step
+    from sahmc.barrier import EnergyBarrier as EnergyBarrier
+    from sahmc.barrier import energy_barrier as energy_barrier
     from sahmc.findings import Finding as Finding
     from sahmc.gain import Gain as Gain
+    from sahmc.hamiltonian.implicit import GeneralisedLeapfrog as GeneralisedLeapfrog
+    from sahmc.hamiltonian.integrator import Leapfrog as Leapfrog
+    from sahmc.hamiltonian.integrator import MinimumNorm as MinimumNorm
     from sahmc.hamiltonian.metric import DenseMetric as DenseMetric
     from sahmc.hamiltonian.metric import DiagonalMetric as DiagonalMetric
+    from sahmc.hamiltonian.metric import LowRankMetric as LowRankMetric
     from sahmc.hamiltonian.metric import UnitMetric as UnitMetric
+    from sahmc.hamiltonian.riemannian import SoftAbs as SoftAbs
+    from sahmc.hamiltonian.riemannian import fisher_metric as fisher_metric
     from sahmc.kernels import HMC as HMC
+    from sahmc.kernels import NUTS as NUTS
+    from sahmc.kernels import RMHMC as RMHMC
     from sahmc.kernels import RandomWalk as RandomWalk
     from sahmc.model import Model as Model
     from sahmc.partition import EnergyPartition as EnergyPartition
     from sahmc.partition import TemperatureLadder as TemperatureLadder
+    from sahmc.plots import plot_barrier as plot_barrier
     from sahmc.result import Result as Result
     from sahmc.sampling import sample as sample
     from sahmc.target import TiltedTarget as TiltedTarget
@@ -32,12 +43,17 @@ __version__ = "0.1.0"
 # Names are fetched when first used, so that `sahmc --help` need not import JAX.
 _HOME = {
     "sahmc.algorithm": ("SAHMCState", "init", "sahmc_step"),
+    "sahmc.barrier": ("EnergyBarrier", "energy_barrier"),
     "sahmc.findings": ("Finding",),
     "sahmc.gain": ("Gain",),
-    "sahmc.hamiltonian.metric": ("DenseMetric", "DiagonalMetric", "UnitMetric"),
-    "sahmc.kernels": ("HMC", "RandomWalk"),
+    "sahmc.hamiltonian.implicit": ("GeneralisedLeapfrog",),
+    "sahmc.hamiltonian.integrator": ("Leapfrog", "MinimumNorm"),
+    "sahmc.hamiltonian.metric": ("DenseMetric", "DiagonalMetric", "LowRankMetric", "UnitMetric"),
+    "sahmc.hamiltonian.riemannian": ("SoftAbs", "fisher_metric"),
+    "sahmc.kernels": ("HMC", "NUTS", "RMHMC", "RandomWalk"),
     "sahmc.model": ("Model",),
     "sahmc.partition": ("EnergyPartition", "TemperatureLadder"),
+    "sahmc.plots": ("plot_barrier",),
     "sahmc.result": ("Result",),
     "sahmc.sampling": ("sample",),
     "sahmc.target": ("TiltedTarget",),

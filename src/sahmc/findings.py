@@ -19,6 +19,8 @@ RHAT, RHAT_BAD = 1.05, 1.5
 ESS = 100
 DRIFT, DRIFT_BAD = 5.0, 10.0
 DIVERGENCES, DIVERGENCES_BAD = 0.001, 0.1
+DEEPEST = 0.05
+FAILED, FAILED_BAD = 0.1, 0.5
 EFFICIENCY = 0.02
 HEAVIEST = 0.1
 DISAGREEMENT = 0.5
@@ -74,6 +76,7 @@ def _run(result: Result) -> Iterator[Finding]:
             share,
             "Raise target_accept, or reparametrise.",
         )
+    yield from _trajectories(result)
     if chains < 8 and result.warmup.search is not None:
         yield Finding(
             "few-chains",
@@ -81,6 +84,27 @@ def _run(result: Result) -> Iterator[Finding]:
             f"With {chains} chains it cannot be seen whether they forget their mode at the top.",
             chains,
             "Run 8 or more; 32 cost little more time.",
+        )
+
+
+def _trajectories(result: Result) -> Iterator[Finding]:
+    deepest = result.num_deepest / max(1, result.num_trajectories)
+    if deepest > DEEPEST:
+        yield Finding(
+            "tree-depth",
+            WARNING,
+            f"{deepest:.1%} of trajectories were cut off at max_tree_depth, before they turned.",
+            deepest,
+            "The draws are right but dear: scale the parameters alike, or use metric='dense'.",
+        )
+    failed = result.num_failed / max(1, result.num_trajectories)
+    if failed > FAILED:
+        yield Finding(
+            "implicit",
+            ERROR if failed > FAILED_BAD else WARNING,
+            f"{failed:.1%} of moves were rejected because an implicit step did not converge or does not reverse.",
+            failed,
+            "Raise target_accept, which shortens the steps, or take a smoother metric (a smaller alpha of SoftAbs).",
         )
 
 
@@ -117,7 +141,7 @@ def _ladder(result: Result) -> Iterator[Finding]:
             WARNING,
             f"tune = {result.settings['tune']} leaves {len(search.down)} rungs for the search: modes may be missing.",
             len(search.down),
-            "Raise tune to 500 or more.",
+            f"Raise tune to {math.ceil(1.2 * RUNGS / len(search.down) * result.settings['tune'] / 100) * 100} or more.",
         )
     if search.ran_away:
         yield Finding(

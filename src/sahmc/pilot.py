@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from sahmc.hamiltonian.spread import Spread
 from sahmc.kernels.base import Kernel
 from sahmc.modes import roll_down, start_descent
 from sahmc.plain import Bench
@@ -80,26 +81,6 @@ def effective_dim(dim: int, energy: np.ndarray) -> float:
     return measured if math.isfinite(measured) and measured > 0 and not dim / 2 <= measured <= 2 * dim else float(dim)
 
 
-def covariance(draws: np.ndarray, rank: int) -> np.ndarray:
-    """Mean over chains of the within-chain (co)variance of draws (draw, chain, dim), shrunk a little.
-
-    Within chains, because between chains it would be the distance of the modes.
-    """
-    num, chains, dim = draws.shape
-    centred = (draws - draws.mean(axis=0)).reshape(-1, dim).astype(float)
-    count = max(1, (num - 1) * chains)
-    variance = (centred**2).sum(axis=0) / count
-    moved = np.isfinite(variance) & (variance > 0)
-    typical = np.exp(np.log(variance[moved]).mean()) if moved.any() else 1.0
-    variance = np.where(moved, variance, typical)
-    share = count / (count + 5.0)
-    if rank < 2:
-        return share * variance + (1 - share) * typical
-    share = count / (count + 5.0 + dim)
-    full = np.nan_to_num(centred.T @ centred / count)
-    return share * full + (1 - share) * np.diag(variance)
-
-
 def quarter_period(draws: np.ndarray) -> float:
     """pi/2 sqrt(l), l the largest eigenvalue of the correlation of draws (draw, chain, dim) within chains."""
     centred = (draws - draws.mean(axis=0)).reshape(-1, draws.shape[-1]).astype(float)
@@ -135,18 +116,18 @@ def run_pilot(bench: Bench, state: RunState) -> tuple[Pilot | None, Kernel, RunS
     """Plain moves at beta = 1 and, where there is a prior, at beta = 0.
 
     Returns the pilot, the kernel tuned, the chains, their draws at beta = 1 (draw, chain, dim), and gradients spent.
-    Half of the moves at beta = 1 find the step size and the covariance, the other half the step size under the metric
+    Half of the moves at beta = 1 find the step size and how draws spread, the other half the step size under the metric
     made from it, and the mean energy.
     """
     plan, spec = bench.plan, bench.plan.kernel
-    dim, rank, num = state.sahmc.chains.position.shape[1], spec.covariance_rank, plan.pilot_moves
+    dim, num = state.sahmc.chains.position.shape[1], plan.pilot_moves
     if not plan.needs_pilot:
         return None, spec, state, np.empty((0, plan.chains, dim)), 0
-    kernel = spec.tuned(1.0, np.eye(dim) if rank == 2 else np.ones(dim))
+    kernel = spec.tuned(1.0, Spread.unknown(dim))
     first = bench.plain("pilot", state, kernel, 1.0, 0.1, num // 2, eager=True)
     late, step, spent = _late(first.draws), first.step_size, first.gradients
-    if rank:
-        kernel, step = spec.tuned(1.0, covariance(late.position, rank)), dim**-0.25
+    if spec.uses_spread:
+        kernel, step = spec.tuned(1.0, Spread.of(late.position)), dim**-0.25
     second = bench.plain("pilot", first.state, kernel, 1.0, step, num - num // 2)
     late, step, spent = _late(second.draws), second.step_size, spent + second.gradients
     size, mean_energy = effective_dim(dim, late.energy), float(late.energy.mean(dtype=float))

@@ -44,7 +44,7 @@ class Plan:
 
     @property
     def needs_pilot(self) -> bool:
-        return self.kernel.tunes_step_size or self.kernel.covariance_rank > 0 or isinstance(self.tilt, type)
+        return self.kernel.tunes_step_size or self.kernel.uses_spread or isinstance(self.tilt, type)
 
     @property
     def every(self) -> int:

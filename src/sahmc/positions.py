@@ -30,7 +30,7 @@ def starting_positions(
     if callable(initvals):
         initvals = [initvals(jax.random.fold_in(rng_key, chain)) for chain in range(chains)]
     if not isinstance(initvals, list):
-        flat, unravel = _flatten(initvals, "the start")
+        flat, unravel = flatten(initvals, "the start")
         return jnp.tile(flat, (chains, 1)), unravel
     require(
         len(initvals) == chains,
@@ -38,24 +38,25 @@ def starting_positions(
         f"{len(initvals)} entries",
         f"pass chains={len(initvals)}, or, if this list is one position, make it an array",
     )
-    flats, unravels = zip(*(_flatten(p, f"the start of chain {i}") for i, p in enumerate(initvals)), strict=True)
-    shape = _shape(initvals[0])
+    flats, unravels = zip(*(flatten(p, f"the start of chain {i}") for i, p in enumerate(initvals)), strict=True)
+    first = structure(initvals[0])
     for i, position in enumerate(initvals):
         require(
-            _shape(position) == shape,
+            structure(position) == first,
             "all starts must have the same structure and shapes as that of chain 0",
-            f"{_shape(position)} for chain {i} against {shape}",
+            f"{structure(position)} for chain {i} against {first}",
             "build every start in the same way",
         )
     return jnp.stack(flats), unravels[0]
 
 
-def _shape(position: Any) -> str:
+def structure(position: Any) -> str:
     """Structure and shapes, as they would be printed."""
     return str(jax.tree.map(jnp.shape, position))
 
 
-def _flatten(position: Any, where: str) -> tuple[jax.Array, Callable[[jax.Array], Any]]:
+def flatten(position: Any, where: str) -> tuple[jax.Array, Callable[[jax.Array], Any]]:
+    """One vector, and the map from such vectors back to the user's structure."""
     leaves = jax.tree.leaves(position)
     try:
         kinds = [np.asarray(leaf).dtype for leaf in leaves]

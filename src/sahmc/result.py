@@ -51,6 +51,10 @@ class Result:
         what the warm-up found and chose; print it.
     ``diverging``, ``num_diverging``
         for each draw kept; and in all moves while draws were made, those between the draws included.
+    ``tree_depth``, ``num_deepest``
+        of NUTS: doublings of the trajectory of each draw kept; and in all moves, how many reached the largest depth.
+    ``num_failed``
+        of RMHMC: moves rejected because an implicit step did not converge or does not reverse.
     """
 
     draws: Any
@@ -60,6 +64,7 @@ class Result:
     log_weight: np.ndarray
     acceptance: np.ndarray
     diverging: np.ndarray
+    tree_depth: np.ndarray | None
     theta: np.ndarray
     visits: np.ndarray
     desired: np.ndarray
@@ -67,6 +72,8 @@ class Result:
     step_size: np.ndarray
     num_gradients: int
     num_diverging: int
+    num_failed: int
+    num_deepest: int
     num_trajectories: int
     jumps: tuple[int, int]
     warmup: Any

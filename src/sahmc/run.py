@@ -79,6 +79,8 @@ class Draw(NamedTuple):
     log_weight: Any
     acceptance_rate: Any
     diverging: Any
+    tree_depth: Any
+    """None for kernels whose trajectories do not grow."""
 
 
 class Tally(NamedTuple):
@@ -86,6 +88,9 @@ class Tally(NamedTuple):
 
     gradients: Any
     diverging: Any
+    failed: Any
+    deepest: Any
+    """Trajectories that grew to the largest depth."""
     trajectories: Any
     mechanical_acceptance: Any
     jumps: Any
@@ -103,6 +108,8 @@ def run_chunk(
     capacity: int,
 ) -> tuple[RunState, Draw, Tally]:
     """``num`` moves. A draw is the last of ``schedule.thin``; ``phase`` of the first were made by an earlier chunk."""
+
+    deepest = setup.kernel.max_tree_depth
 
     def iterate(state: RunState) -> tuple[RunState, Draw, Tally]:
         used = state.sahmc.theta
@@ -129,11 +136,14 @@ def run_chunk(
             log_weight=log_weights(setup, used.theta, sahmc.theta.visits > 0, chains.energy),
             acceptance_rate=info.acceptance_rate,
             diverging=info.diverging,
+            tree_depth=info.tree_depth if deepest else None,
         )
         jumped = jnp.isnan(info.mechanical_acceptance)
         tally = Tally(
             gradients=info.n_steps.sum(),
             diverging=info.diverging.sum(),
+            failed=info.failed.sum(),
+            deepest=((info.tree_depth >= deepest) & (deepest > 0)).sum(),
             trajectories=jnp.sum(~jumped),
             mechanical_acceptance=jnp.where(jumped, 0.0, info.mechanical_acceptance).sum(),
             jumps=jumped.sum(),

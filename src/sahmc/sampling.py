@@ -81,7 +81,8 @@ def sample(
     Other parameters
     ----------------
     kernel, tilt
-        A name or an object: "hmc", "random_walk"; "tempered", "linear", "step" (the paper's), "none" (plain HMC).
+        A name or an object: "hmc", "nuts", "rmhmc", "random_walk"; "tempered", "linear", "step" (the
+        paper's), "none" (plain HMC).
     partition
         ``EnergyPartition`` for the step and linear tilts, ``TemperatureLadder`` for the tempered one; found by the
         search if None.
@@ -125,6 +126,7 @@ def sample(
     key_start, key_run = jax.random.split(rng_key)
     positions, unravel = starting_positions(model, initvals, chains, key_start)
     plan.kernel.check(positions.shape[1])
+    plan = dataclasses.replace(plan, kernel=plan.kernel.bound(unravel, positions[0]))
     program = energy_program(model, unravel, positions[0], plan.kernel.uses_gradient)
     began = time.perf_counter()
     state, spent = _start(program, positions, plan)
@@ -208,6 +210,7 @@ def _result(drawn: Outcome, ready: Ready, unravel: Callable[[jax.Array], Any], s
         log_weight=log_normalise(by_chain.log_weight),
         acceptance=by_chain.acceptance_rate,
         diverging=by_chain.diverging,
+        tree_depth=by_chain.tree_depth,
         theta=np.array(state.sahmc.theta.theta),
         visits=drawn.visits,
         desired=np.array(setup.desired),
@@ -215,6 +218,8 @@ def _result(drawn: Outcome, ready: Ready, unravel: Callable[[jax.Array], Any], s
         step_size=np.array(setup.kernel.step_size * jnp.exp(state.steps.log_step)),
         num_gradients=sum(ready.record.gradients.values()) + drawn.tally.gradients,
         num_diverging=drawn.tally.diverging,
+        num_failed=drawn.tally.failed,
+        num_deepest=drawn.tally.deepest,
         num_trajectories=drawn.tally.trajectories,
         jumps=(drawn.tally.jumps, drawn.tally.jumps_accepted),
         warmup=ready.record,

@@ -33,8 +33,6 @@ MOST_SPREAD = 5.0
 """Largest credible sd(beta U) over that of a Gaussian well; more is lack of equilibrium."""
 SIZES = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96)
 """Of ladders. Few, so that runs that differ little share compiled code; one more level costs next to nothing."""
-RUNG_MOVES = 16
-"""Moves on a rung that are worth having, before more rungs are."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +113,7 @@ def run_search(
 
     up: list[Rung] = []
     ran_away = slow = False
-    count = int(np.clip(moves / 3 / RUNG_MOVES, 4, 18))
+    count = int(np.clip(moves / 3 / kernel.rung_moves, 4, 18))
     if bench.plan.has_prior:
         share = pilot.prior_share
         betas = list(np.geomspace(share, 1 + share, count + 1) - share)

@@ -1,6 +1,6 @@
 """Mass matrices: K(y) = y' M^-1 y / 2, up to a constant.
 
-A metric holds M^-1, which is an estimate of the covariance of the position.
+A constant metric holds M^-1, which is an estimate of the covariance of the position.
 """
 
 from __future__ import annotations
@@ -13,24 +13,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from sahmc.hamiltonian.spread import Spread
 from sahmc.pytree import strategy
 from sahmc.validate import require
 
 Vector = Float[Array, " dim"]
+RANK = 8
+"""Directions of a low-rank metric that is estimated."""
 
 
-class Metric(ABC):
-    """The interface of a metric."""
-
-    name: ClassVar[str]
-
-    @classmethod
-    @abstractmethod
-    def from_covariance(cls, covariance: np.ndarray) -> Metric:
-        """The metric for draws of this covariance: a vector of variances or, for ``dense``, a matrix."""
-
-    def check_dim(self, dim: int) -> None:  # noqa: B027
-        """Raise unless this metric fits positions of this dimension."""
+class Kinetic(ABC):
+    """The kinetic energy at one position."""
 
     @abstractmethod
     def momentum(self, noise: Vector) -> Vector:
@@ -44,14 +37,39 @@ class Metric(ABC):
         return 0.5 * jnp.sum(momentum * self.velocity(momentum))
 
 
+class Metric(ABC):
+    """What a kernel holds: a kinetic energy for every position."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def at(self, target: Any, position: Vector) -> Kinetic:
+        """The kinetic energy at a position."""
+
+    def check_dim(self, dim: int) -> None:  # noqa: B027
+        """Raise unless this metric fits positions of this dimension."""
+
+
+class ConstantMetric(Metric, Kinetic):
+    """The same everywhere."""
+
+    @classmethod
+    @abstractmethod
+    def fit(cls, spread: Spread) -> ConstantMetric:
+        """The metric for draws that spread like this."""
+
+    def at(self, target: Any, position: Vector) -> Kinetic:
+        return self
+
+
 @strategy
-class UnitMetric(Metric):
+class UnitMetric(ConstantMetric):
     """M = I."""
 
     name: ClassVar[str] = "unit"
 
     @classmethod
-    def from_covariance(cls, covariance: np.ndarray) -> UnitMetric:
+    def fit(cls, spread: Spread) -> UnitMetric:
         return cls()
 
     def momentum(self, noise: Vector) -> Vector:
@@ -62,7 +80,7 @@ class UnitMetric(Metric):
 
 
 @strategy
-class DiagonalMetric(Metric):
+class DiagonalMetric(ConstantMetric):
     """M^-1 = diag(inverse_mass)."""
 
     inverse_mass: Any
@@ -79,8 +97,8 @@ class DiagonalMetric(Metric):
         object.__setattr__(self, "inverse_mass", jnp.asarray(values))
 
     @classmethod
-    def from_covariance(cls, covariance: np.ndarray) -> DiagonalMetric:
-        return cls(covariance if covariance.ndim == 1 else np.diag(covariance))
+    def fit(cls, spread: Spread) -> DiagonalMetric:
+        return cls(spread.variance())
 
     def check_dim(self, dim: int) -> None:
         _check_dim(self.inverse_mass, dim)
@@ -93,7 +111,7 @@ class DiagonalMetric(Metric):
 
 
 @strategy
-class DenseMetric(Metric):
+class DenseMetric(ConstantMetric):
     """M^-1 = inverse_mass, any symmetric positive definite matrix."""
 
     inverse_mass: Any
@@ -112,8 +130,8 @@ class DenseMetric(Metric):
         object.__setattr__(self, "inverse_mass", jnp.asarray(values))
 
     @classmethod
-    def from_covariance(cls, covariance: np.ndarray) -> DenseMetric:
-        return cls(covariance)
+    def fit(cls, spread: Spread) -> DenseMetric:
+        return cls(spread.covariance())
 
     def check_dim(self, dim: int) -> None:
         _check_dim(self.inverse_mass, dim)
@@ -127,6 +145,62 @@ class DenseMetric(Metric):
         return jnp.asarray(self.inverse_mass, momentum.dtype) @ momentum
 
 
+@strategy
+class LowRankMetric(ConstantMetric):
+    """M^-1 = S (I + V (diag(values) - I) V') S, S = diag(scale), V of few orthonormal columns.
+
+    Variances of the coordinates, and of a few directions that run across them: costs d times their number, where a
+    dense metric costs d squared. Columns of zeros with the value 1 add nothing.
+    """
+
+    scale: Any
+    vectors: Any
+    values: Any
+    name: ClassVar[str] = "low_rank"
+
+    def __post_init__(self) -> None:
+        scale, vectors, values = (np.asarray(part, float) for part in (self.scale, self.vectors, self.values))
+        shapes = scale.shape, vectors.shape, values.shape
+        fit = scale.ndim == 1 and values.ndim == 1 and vectors.shape == scale.shape + values.shape
+        positive = fit and all(np.isfinite(part).all() and (part > 0).all() for part in (scale, values))
+        require(
+            positive,
+            "a low-rank metric needs positive scales (dim,) and values (rank,), and vectors (dim, rank)",
+            f"shapes {shapes}" if not fit else "a scale or value that is not positive",
+            "pass these three, or metric='low_rank' to have them estimated",
+        )
+        gram = vectors.T @ vectors
+        require(
+            np.allclose(gram, np.diag(np.diag(gram)), atol=1e-5)
+            and np.all(np.isclose(np.diag(gram), 1, atol=1e-5) | (np.isclose(np.diag(gram), 0) & (values == 1))),
+            "the vectors of a low-rank metric must be orthonormal, or zero with the value 1",
+            f"products {np.round(gram, 3).tolist() if gram.size <= 16 else 'of other vectors'}",
+            "take those of a singular value decomposition",
+        )
+        for name, part in (("scale", scale), ("vectors", vectors), ("values", values)):
+            object.__setattr__(self, name, jnp.asarray(part))
+
+    @classmethod
+    def fit(cls, spread: Spread) -> LowRankMetric:
+        vectors, values = spread.directions(min(RANK, spread.rows.shape[1]))
+        return cls(np.sqrt(spread.variance()), vectors, values)
+
+    def check_dim(self, dim: int) -> None:
+        _check_dim(self.scale, dim)
+
+    def _stretched(self, vector: Vector, by: Any) -> Vector:
+        """(I + V (diag(by) - I) V') vector."""
+        columns = jnp.asarray(self.vectors, vector.dtype)
+        return vector + columns @ (jnp.asarray(by - 1.0, vector.dtype) * (columns.T @ vector))
+
+    def momentum(self, noise: Vector) -> Vector:
+        return self._stretched(noise, self.values**-0.5) / jnp.asarray(self.scale, noise.dtype)
+
+    def velocity(self, momentum: Vector) -> Vector:
+        scale = jnp.asarray(self.scale, momentum.dtype)
+        return scale * self._stretched(scale * momentum, self.values)
+
+
 def _check_dim(inverse_mass: Any, dim: int) -> None:
     shape = np.shape(inverse_mass)
     require(
@@ -137,4 +211,4 @@ def _check_dim(inverse_mass: Any, dim: int) -> None:
     )
 
 
-METRICS: dict[str, type[Metric]] = {m.name: m for m in (UnitMetric, DiagonalMetric, DenseMetric)}
+METRICS: dict[str, type[ConstantMetric]] = {m.name: m for m in (UnitMetric, DiagonalMetric, DenseMetric, LowRankMetric)}

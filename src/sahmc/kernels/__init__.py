@@ -3,8 +3,10 @@
 from sahmc.kernels.base import Kernel, TransitionInfo
 from sahmc.kernels.hmc import HMC
 from sahmc.kernels.jump import Jump
+from sahmc.kernels.nuts import NUTS
 from sahmc.kernels.random_walk import RandomWalk
+from sahmc.kernels.rmhmc import RMHMC
 
-KERNELS: dict[str, type[Kernel]] = {k.name: k for k in (HMC, RandomWalk)}
+KERNELS: dict[str, type[Kernel]] = {k.name: k for k in (HMC, NUTS, RMHMC, RandomWalk)}
 
-__all__ = ["HMC", "KERNELS", "Jump", "Kernel", "RandomWalk", "TransitionInfo"]
+__all__ = ["HMC", "KERNELS", "NUTS", "RMHMC", "Jump", "Kernel", "RandomWalk", "TransitionInfo"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -12,6 +13,8 @@ from jax.scipy.special import ndtr
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from sahmc.decision import DIVERGENCE, decide, is_diverging, log_accept_ratio
+from sahmc.hamiltonian.integrator import Flow
+from sahmc.hamiltonian.spread import Spread
 from sahmc.target import ChainState, TiltedTarget
 from sahmc.tilt import Energy, Level
 from sahmc.validate import require
@@ -28,8 +31,12 @@ class TransitionInfo(NamedTuple):
     energy_error: Energy
     """Of the dynamics that was integrated; theta differs by hundreds between regions and must not enter."""
     diverging: Bool[Array, ""]
+    failed: Bool[Array, ""]
+    """An implicit step did not converge or does not reverse; the move is rejected."""
     n_steps: Int[Array, ""]
     """Gradients spent."""
+    tree_depth: Int[Array, ""]
+    """Doublings of a trajectory that grows as a tree; 0 for others."""
     level: Level
 
 
@@ -41,6 +48,10 @@ class Kernel(ABC):
 
     name: ClassVar[str]
     uses_gradient: ClassVar[bool]
+    rung_moves: ClassVar[int] = 16
+    """Moves at one temperature of the search for modes that are worth having, before more temperatures are."""
+    max_tree_depth: int = 0
+    """Largest ``tree_depth`` of a kernel whose trajectories grow; 0 for others."""
     step_size: Any
 
     @property
@@ -53,15 +64,19 @@ class Kernel(ABC):
         return 1
 
     @property
-    def covariance_rank(self) -> int:
-        """What ``tuned`` wants to know of the position's covariance: 0 nothing, 1 variances, 2 the matrix."""
-        return 0
+    def uses_spread(self) -> bool:
+        """Whether ``tuned`` looks at how draws spread."""
+        return False
 
     def check(self, dim: int) -> None:  # noqa: B027
         """Raise a ValueError if this kernel does not fit positions of this dimension."""
 
+    def bound(self, unravel: Callable[[Any], Any], example: Float[Array, " dim"]) -> Kernel:
+        """This kernel for flat positions like ``example``, which ``unravel`` gives the user's structure."""
+        return self
+
     @abstractmethod
-    def tuned(self, step_size: Any, covariance: np.ndarray) -> Kernel:
+    def tuned(self, step_size: Any, spread: Spread) -> Kernel:
         """This kernel with everything that was left open filled in, and nothing else changed."""
 
     def lengthened(self, quarter: float) -> Kernel:
@@ -70,6 +85,10 @@ class Kernel(ABC):
         Only where the length was left open.
         """
         return self
+
+    def flow(self, target: TiltedTarget, level: Level, step_size: Energy) -> Flow | None:
+        """The deterministic part of a move, if it has one: what must be reversible and preserve volume."""
+        return None
 
     def refresh(self, rng_key: Key[Array, ""]) -> Kernel:
         """What all chains share in one move, drawn anew: chains of different length would wait for the longest."""
@@ -90,21 +109,29 @@ def conclude(
     proposal: ChainState,
     *,
     kinetic: tuple[Any, Any] = (0.0, 0.0),
+    solved: Any = True,
     n_steps: Any = 0,
     divergence: float = DIVERGENCE,
 ) -> tuple[ChainState, TransitionInfo]:
-    """Decide on the tilted energies, and report on the mechanical ones. ``kinetic`` energies are before and after."""
+    """Decide on the tilted energies, and report on the mechanical ones. ``kinetic`` energies are before and after.
+
+    A proposal at which a trajectory arrived by steps not ``solved`` is rejected.
+    """
     before, after = kinetic
     energy_error = target.potential(proposal, level) + after - target.potential(state, level) - before
     log_ratio = log_accept_ratio(target.decision(state, level) + before, target.decision(proposal, level) + after)
+    solved = jnp.asarray(solved)
+    log_ratio = jnp.where(solved, log_ratio, -jnp.inf)
     state, accepted = decide(uniform, log_ratio, state, proposal)
     return state, TransitionInfo(
         acceptance_rate=jnp.exp(jnp.minimum(log_ratio, 0.0)),
-        mechanical_acceptance=jnp.nan_to_num(jnp.exp(-jnp.maximum(energy_error, 0.0))),
+        mechanical_acceptance=jnp.where(solved, jnp.nan_to_num(jnp.exp(-jnp.maximum(energy_error, 0.0))), 0.0),
         is_accepted=accepted,
         energy_error=energy_error,
-        diverging=is_diverging(energy_error, divergence),
+        diverging=solved & is_diverging(energy_error, divergence),
+        failed=~solved,
         n_steps=jnp.asarray(n_steps, jnp.int32),
+        tree_depth=jnp.zeros((), jnp.int32),
         level=level,
     )
 

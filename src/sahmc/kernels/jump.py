@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Key
 
 from sahmc.decision import decide
+from sahmc.hamiltonian.spread import Spread
 from sahmc.kernels.base import Kernel, TransitionInfo, draw_noise
 from sahmc.modes import Modes
 from sahmc.pytree import strategy
@@ -40,11 +40,15 @@ class Jump(Kernel):
         return self.kernel.step_size
 
     @property
+    def max_tree_depth(self) -> int:  # type: ignore[override]
+        return self.kernel.max_tree_depth
+
+    @property
     def moves(self) -> int:
         return self.kernel.moves
 
-    def tuned(self, step_size: Any, covariance: np.ndarray) -> Jump:
-        return Jump(self.kernel.tuned(step_size, covariance), self.modes)
+    def tuned(self, step_size: Any, spread: Spread) -> Jump:
+        return Jump(self.kernel.tuned(step_size, spread), self.modes)
 
     def refresh(self, rng_key: Key[Array, ""]) -> Jump:
         """Whether all chains try to jump in this move, or none."""
@@ -78,7 +82,9 @@ class Jump(Kernel):
             is_accepted=accepted,
             energy_error=nothing,
             diverging=jnp.zeros((), bool),
+            failed=jnp.zeros((), bool),
             n_steps=jnp.ones((), jnp.int32),
+            tree_depth=jnp.zeros((), jnp.int32),
             level=target.draw_level(u_level, state),
         )
 

@@ -6,9 +6,9 @@ import dataclasses
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Key
 
+from sahmc.hamiltonian.spread import Spread
 from sahmc.kernels.base import Kernel, TransitionInfo, conclude, draw_noise, require_step_size
 from sahmc.pytree import strategy
 from sahmc.target import ChainState, TiltedTarget
@@ -33,11 +33,11 @@ class RandomWalk(Kernel):
             object.__setattr__(self, "scale", 1.0)
 
     @property
-    def covariance_rank(self) -> int:
-        return 1 if self.scale is None else 0
+    def uses_spread(self) -> bool:
+        return self.scale is None
 
-    def tuned(self, step_size: Any, covariance: np.ndarray) -> RandomWalk:
-        scale = jnp.sqrt(jnp.asarray(covariance)) if self.scale is None else self.scale
+    def tuned(self, step_size: Any, spread: Spread) -> RandomWalk:
+        scale = jnp.sqrt(jnp.asarray(spread.variance())) if self.scale is None else self.scale
         return dataclasses.replace(self, step_size=step_size if self.tunes_step_size else self.step_size, scale=scale)
 
     def step(

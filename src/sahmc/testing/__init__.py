@@ -1,6 +1,17 @@
-"""For tests and benchmarks, ours and yours: targets with known answers, and a check of exact invariance."""
+"""For tests and benchmarks, ours and yours: targets with known answers, and the contract of a kernel."""
 
 from sahmc.testing.invariance import check_invariance, grid_sampler
+from sahmc.testing.kernel import Check, check_kernel
 from sahmc.testing.targets import SUITE, Target, eight_modes, mixture, sensor_network
 
-__all__ = ["SUITE", "Target", "check_invariance", "eight_modes", "grid_sampler", "mixture", "sensor_network"]
+__all__ = [
+    "SUITE",
+    "Check",
+    "Target",
+    "check_invariance",
+    "check_kernel",
+    "eight_modes",
+    "grid_sampler",
+    "mixture",
+    "sensor_network",
+]

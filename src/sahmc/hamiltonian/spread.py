@@ -1,0 +1,68 @@
+"""How draws spread within chains: what a metric is made of."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+NOISE = 10
+"""Draws of a chain taken for one independent draw, where it is asked whether a direction stands out."""
+
+
+class Spread(NamedTuple):
+    """Draws less the mean of their chain. Within chains, because between chains it would be the distance of modes."""
+
+    rows: np.ndarray
+    freedom: int
+    """Degrees of it; with none every estimate is that of unit variances."""
+
+    @classmethod
+    def of(cls, draws: np.ndarray) -> Spread:
+        """For draws (draw, chain, dim)."""
+        num, chains, dim = draws.shape
+        if num < 2:
+            return cls.unknown(dim)
+        return cls((draws - draws.mean(axis=0)).reshape(-1, dim).astype(float), (num - 1) * chains)
+
+    @classmethod
+    def unknown(cls, dim: int) -> Spread:
+        return cls(np.empty((0, dim)), 0)
+
+    def variance(self) -> np.ndarray:
+        """Shrunk a little towards a typical one."""
+        raw, typical = self._variance()
+        share = self.freedom / (self.freedom + 5.0)
+        return share * raw + (1 - share) * typical
+
+    def covariance(self) -> np.ndarray:
+        """Shrunk a little towards its diagonal."""
+        share = self.freedom / (self.freedom + 5.0 + self.rows.shape[1])
+        full = np.nan_to_num(self.rows.T @ self.rows / max(1, self.freedom))
+        return share * full + (1 - share) * np.diag(self._variance()[0])
+
+    def directions(self, most: int) -> tuple[np.ndarray, np.ndarray]:
+        """Unit vectors (dim, most), in coordinates of unit variance, and the variances along them.
+
+        The directions that stand out of what independent coordinates would show by chance (the edges of Marchenko and
+        Pastur); those that do not are given the variance 1.
+        """
+        dim, independent = self.rows.shape[1], self.freedom // NOISE
+        vectors, values = np.zeros((dim, most)), np.ones(most)
+        if not independent:
+            return vectors, values
+        _, singular, rows = np.linalg.svd(np.nan_to_num(self.rows) / np.sqrt(self.variance()), full_matrices=False)
+        found = singular**2 / self.freedom
+        edge = np.sqrt(dim / independent)
+        stands_out = (found > (1 + edge) ** 2) | (found < max(0.0, 1 - edge) ** 2)
+        order = np.argsort(-np.abs(np.log(np.maximum(found, 1e-30))) * stands_out)[:most]
+        order = order[stands_out[order]]
+        vectors[:, : len(order)], values[: len(order)] = rows[order].T, found[order]
+        return vectors, values
+
+    def _variance(self) -> tuple[np.ndarray, float]:
+        """Of each coordinate, and a typical one, which coordinates that did not move are given."""
+        variance = (self.rows**2).sum(axis=0) / max(1, self.freedom)
+        moved = np.isfinite(variance) & (variance > 0)
+        typical = float(np.exp(np.log(variance[moved]).mean())) if moved.any() else 1.0
+        return np.where(moved, variance, typical), typical

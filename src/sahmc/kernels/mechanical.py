@@ -1,0 +1,53 @@
+"""What kernels that follow Hamilton's equations share: a step size, a metric and an integrator."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+
+from sahmc.hamiltonian.integrator import INTEGRATORS, Flow, Splitting
+from sahmc.hamiltonian.metric import METRICS, ConstantMetric, Metric
+from sahmc.hamiltonian.spread import Spread
+from sahmc.kernels.base import Kernel, require_step_size
+from sahmc.target import TiltedTarget
+from sahmc.tilt import Energy, Level
+from sahmc.validate import require_known
+
+
+class Mechanical(Kernel):
+    """A metric given by name is still open, and ``tuned`` makes it from how draws spread."""
+
+    metric: Any
+    integrator: Any
+    uses_gradient: ClassVar[bool] = True
+
+    def check_parts(self) -> None:
+        require_step_size(self.step_size)
+        for part, kind, known in (("metric", ConstantMetric, METRICS), ("integrator", Splitting, INTEGRATORS)):
+            if not isinstance(getattr(self, part), kind):
+                require_known(getattr(self, part), known, part)
+        if isinstance(self.integrator, str):
+            object.__setattr__(self, "integrator", INTEGRATORS[self.integrator]())
+        if self.metric == "unit":
+            object.__setattr__(self, "metric", METRICS["unit"].fit(Spread.unknown(0)))
+
+    def check(self, dim: int) -> None:
+        if isinstance(self.metric, Metric):
+            self.metric.check_dim(dim)
+
+    @property
+    def uses_spread(self) -> bool:
+        return isinstance(self.metric, str)
+
+    def tuned(self, step_size: Any, spread: Spread) -> Mechanical:
+        metric = METRICS[self.metric].fit(spread) if isinstance(self.metric, str) else self.metric
+        step_size = step_size if self.tunes_step_size else self.step_size
+        return dataclasses.replace(self, step_size=step_size, metric=metric)  # type: ignore[type-var]
+
+    def flow(self, target: TiltedTarget, level: Level, step_size: Energy) -> Flow:
+        return self.integrator.flow(target, level, self.metric, step_size)
+
+    def step_size_at(self, target: TiltedTarget, level: Level, spread: Any = 1.0) -> Energy:
+        return jnp.asarray(self.step_size * target.step_scale_at(level) * spread, target.theta.dtype)

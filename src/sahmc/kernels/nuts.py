@@ -1,0 +1,254 @@
+"""The no-U-turn sampler."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Key, UInt32
+
+from sahmc.decision import DIVERGENCE
+from sahmc.hamiltonian.integrator import Leapfrog
+from sahmc.hamiltonian.metric import ConstantMetric
+from sahmc.kernels.base import TransitionInfo, draw_noise
+from sahmc.kernels.mechanical import Mechanical
+from sahmc.pytree import static, strategy
+from sahmc.target import ChainState, TiltedTarget
+from sahmc.tilt import Energy
+from sahmc.validate import require, require_count
+
+Vector = Float[Array, " dim"]
+
+
+class End(NamedTuple):
+    """A state on a trajectory, its momentum in the direction of time."""
+
+    state: ChainState
+    momentum: Vector
+
+
+class Branch(NamedTuple):
+    """Consecutive states of a trajectory, of which one is drawn by the weights."""
+
+    proposal: ChainState
+    log_weight: Energy
+    momentum_sum: Vector
+
+
+class Account(NamedTuple):
+    """Over all leaves, those of a discarded branch too."""
+
+    lowest: Energy
+    highest: Energy
+    """H."""
+    acceptance: Energy
+    mechanical: Energy
+    """Sums of min(1, exp(-error)) of the tilted and of the mechanical energy."""
+    num: Int[Array, ""]
+
+
+class Growth(NamedTuple):
+    """A branch that grows at one end, leaf by leaf."""
+
+    end: End
+    branch: Branch
+    account: Account
+    leaf: Int[Array, ""]
+    velocities: Any
+    """At the first leaf of each subtree that is still open."""
+    middles: Any
+    """Sum of the momenta before that leaf, and half of its own."""
+    sound: Bool[Array, ""]
+
+
+class Tree(NamedTuple):
+    """A trajectory that doubles."""
+
+    ends: End
+    """The first and the last, leading axis 2."""
+    branch: Branch
+    account: Account
+    depth: Int[Array, ""]
+    growing: Bool[Array, ""]
+
+
+@strategy
+class NUTS(Mechanical):
+    """Trajectories that grow until they turn back (Hoffman and Gelman 2014), with the states of one drawn by their
+    weights and the U-turn criterion of Betancourt (2017).
+
+    The tilt enters the weights. Where to stop is a question of mechanics, of the dynamics that is integrated: the
+    turning of the trajectory, and the spread of its energy, which beyond 1000 is a divergence. Both are properties of
+    the set of states and not of the one where it began, so every tilted density is left exactly invariant.
+
+    ``max_tree_depth`` bounds the length of a trajectory to 2 to that power.
+    """
+
+    step_size: Any = None
+    metric: Any = "diagonal"
+    max_tree_depth: int = static(default=10)
+    integrator: Any = Leapfrog()
+    name: ClassVar[str] = "nuts"
+    rung_moves: ClassVar[int] = 5
+
+    def __post_init__(self) -> None:
+        self.check_parts()
+        require_count(self.max_tree_depth, "max_tree_depth")
+        small = self.max_tree_depth <= 20
+        require(small, "max_tree_depth must be at most 20", self.max_tree_depth, "use 10, that is 1024 steps")
+
+    def step(
+        self, rng_key: Key[Array, ""], state: ChainState, target: TiltedTarget
+    ) -> tuple[ChainState, TransitionInfo]:
+        key_noise, key_tree = jax.random.split(rng_key)
+        noise, (u_level,) = draw_noise(key_noise, state.position, 1)
+        directions, leaves, branches = jax.random.bits(key_tree, (3,), jnp.uint32)
+        level = target.draw_level(u_level, state)
+        momentum = self.metric.momentum(noise)
+        flow = self.flow(target, level, self.step_size_at(target, level))
+
+        def energies(end: End) -> tuple[Energy, Energy]:
+            kinetic = self.metric.kinetic_energy(end.momentum)
+            return target.potential(end.state, level) + kinetic, target.decision(end.state, level) + kinetic
+
+        root = End(state, momentum)
+        energy, tilted = energies(root)
+        zero, none = jnp.zeros_like(energy), jnp.zeros((), jnp.int32)
+
+        def grow(growth: Growth, forwards: Any) -> Growth:
+            """One leaf more."""
+            sign = jnp.where(forwards, 1.0, -1.0).astype(momentum.dtype)
+            new, y, _ = flow(growth.end.state, sign * growth.end.momentum, 1)
+            end = End(new, sign * y)
+            h, decision = energies(end)
+            uniform = _uniform(leaves, growth.account.num, energy.dtype)
+            return _add_leaf(growth, end, h, energy, tilted - decision, uniform, self.metric)
+
+        def double(tree: Tree) -> Tree:
+            forwards = ((directions >> tree.depth) & 1) == 1
+            end = jax.tree.map(lambda x: jnp.where(forwards, x[1], x[0]), tree.ends)
+            empty = Branch(state, zero - jnp.inf, 0.0 * momentum)
+            slots = jnp.zeros((max(1, self.max_tree_depth - 1), *momentum.shape), momentum.dtype)
+            growth = Growth(end, empty, tree.account, none, slots, slots, tree.growing)
+            growth = jax.lax.while_loop(
+                lambda g: g.sound & (g.leaf < 1 << tree.depth), lambda g: grow(g, forwards), growth
+            )
+            uniform = _uniform(branches, tree.depth, energy.dtype)
+            return _join(tree, growth, forwards, uniform, self.metric, self.max_tree_depth)
+
+        seed = Tree(
+            ends=jax.tree.map(lambda x: jnp.stack([x, x]), root),
+            branch=Branch(state, zero, momentum),
+            account=Account(energy, energy, zero, zero, none),
+            depth=none,
+            growing=jnp.ones((), bool),
+        )
+        tree = jax.lax.while_loop(lambda tree: tree.growing, double, seed)
+        chosen, account = tree.branch.proposal, tree.account
+        return chosen, TransitionInfo(
+            acceptance_rate=account.acceptance / account.num,
+            mechanical_acceptance=account.mechanical / account.num,
+            is_accepted=jnp.any(chosen.position != state.position),
+            energy_error=account.highest - energy,
+            diverging=~(account.highest - account.lowest < DIVERGENCE) & ~jnp.isposinf(account.highest),
+            failed=jnp.zeros((), bool),
+            n_steps=account.num * self.integrator.gradients,
+            tree_depth=tree.depth,
+            level=level,
+        )
+
+
+def _add_leaf(
+    growth: Growth,
+    end: End,
+    energy: Energy,
+    first_energy: Energy,
+    log_weight: Energy,
+    uniform: Energy,
+    metric: ConstantMetric,
+) -> Growth:
+    """The new state in the branch, whose draw it becomes with the probability of its share in the weight."""
+    old, account = growth.branch, growth.account
+    total = jnp.logaddexp(old.log_weight, log_weight)
+    taken = jnp.log(uniform) < log_weight - total
+    account = Account(
+        lowest=jnp.minimum(account.lowest, energy),
+        highest=jnp.maximum(account.highest, energy),
+        acceptance=account.acceptance + jnp.nan_to_num(jnp.exp(jnp.minimum(log_weight, 0.0))),
+        mechanical=account.mechanical + jnp.nan_to_num(jnp.exp(jnp.minimum(first_energy - energy, 0.0))),
+        num=account.num + 1,
+    )
+    branch = Branch(_where(taken, end.state, old.proposal), total, old.momentum_sum + end.momentum)
+    velocities, middles, turns = _find_turns(growth, branch, end.momentum, metric)
+    sound = (account.highest - account.lowest < DIVERGENCE) & ~turns
+    return Growth(end, branch, account, growth.leaf + 1, velocities, middles, sound)
+
+
+def _find_turns(
+    growth: Growth, branch: Branch, momentum: Vector, metric: ConstantMetric
+) -> tuple[Any, Any, Bool[Array, ""]]:
+    """What is to be remembered of subtrees still open, and whether one that the new leaf completes turns back.
+
+    The leaves of a branch are numbered from 0. An even one opens subtrees, and is remembered; an odd one completes as
+    many as its number has ones at the end. Those remembered are as many as the number has ones, the last left out.
+    """
+    velocity, middle = metric.velocity(momentum), branch.momentum_sum - 0.5 * momentum
+    leaf, slots = growth.leaf, jnp.arange(len(growth.middles))
+    odd = leaf % 2 == 1
+    last = _count_ones(leaf >> 1)
+    first = last - _count_ones((~leaf & (leaf + 1)) - 1) + 1
+
+    def look(carry: Any) -> Any:
+        slot, _ = carry
+        return slot - 1, _turns(growth.velocities[slot], velocity, middle - growth.middles[slot])
+
+    begin = jnp.where(odd & growth.sound, last, -1), jnp.zeros((), bool)  # chains that are done must not keep others
+    _, turns = jax.lax.while_loop(lambda carry: (carry[0] >= first) & ~carry[1], look, begin)
+    opens = (~odd & (slots == last))[:, None]
+    return jnp.where(opens, velocity, growth.velocities), jnp.where(opens, middle, growth.middles), turns
+
+
+def _turns(velocity_first: Vector, velocity_last: Vector, between: Vector) -> Bool[Array, ""]:
+    """Whether either end moves against the sum of the momenta between them, of which their own count half."""
+    return (jnp.sum(velocity_first * between) <= 0) | (jnp.sum(velocity_last * between) <= 0)
+
+
+def _count_ones(number: Int[Array, ""]) -> Int[Array, ""]:
+    return jnp.bitwise_count(number).astype(jnp.int32)
+
+
+def _uniform(seed: UInt32[Array, ""], index: Int[Array, ""], dtype: Any) -> Energy:
+    """The ``index``-th number of the stream ``seed`` (SplitMix, Steele, Lea and Flood 2014, in 32 bits).
+
+    A few operations, where a number of ``jax.random`` costs about as much as the rest of a leaf.
+    """
+    x = seed + index.astype(jnp.uint32) * jnp.uint32(0x9E3779B9)
+    x = (x ^ (x >> 16)) * jnp.uint32(0x85EBCA6B)
+    x = (x ^ (x >> 13)) * jnp.uint32(0xC2B2AE35)
+    return ((x ^ (x >> 16)) >> 8).astype(dtype) * 2.0**-24 + 2.0**-25
+
+
+def _join(
+    tree: Tree, growth: Growth, forwards: Bool[Array, ""], uniform: Energy, metric: ConstantMetric, max_tree_depth: int
+) -> Tree:
+    """The tree with a branch as long as itself, if that is sound: its draw becomes that of the branch with the
+    probability of the ratio of their weights, which favours what is far away.
+    """
+    old, new, sound = tree.branch, growth.branch, growth.sound
+    taken = sound & (jnp.log(uniform) < new.log_weight - old.log_weight)
+    total = old.momentum_sum + new.momentum_sum
+    ends = jax.tree.map(
+        lambda both, end: jnp.stack([jnp.where(forwards, both[0], end), jnp.where(forwards, end, both[1])]),
+        tree.ends,
+        growth.end,
+    )
+    left, right = ends.momentum
+    turns = _turns(metric.velocity(left), metric.velocity(right), total - 0.5 * (left + right))
+    depth = tree.depth + 1
+    branch = Branch(_where(taken, new.proposal, old.proposal), jnp.logaddexp(old.log_weight, new.log_weight), total)
+    return Tree(ends, branch, growth.account, depth, sound & ~turns & (depth < max_tree_depth))
+
+
+def _where(condition: Bool[Array, ""], yes: Any, no: Any) -> Any:
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)

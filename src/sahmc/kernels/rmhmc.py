@@ -1,0 +1,54 @@
+"""Riemannian manifold Hamiltonian Monte Carlo."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from sahmc.hamiltonian.implicit import GeneralisedLeapfrog
+from sahmc.hamiltonian.riemannian import MetricFunction, PositionMetric, SoftAbs
+from sahmc.kernels.base import require_step_size
+from sahmc.kernels.hmc import HMC
+from sahmc.pytree import strategy
+from sahmc.validate import require
+
+
+@strategy
+class RMHMC(HMC):
+    """HMC whose metric follows the position: steps are long where U is flat and short where it is steep.
+
+    ``metric`` is a function of one position that returns G, a symmetric positive definite matrix over the flattened
+    position; or an object: ``SoftAbs()``, the default, takes it from the Hessian, ``fisher_metric(residuals)`` from the
+    expected Fisher information. An implicit step that does not converge or does not reverse rejects the move, and is
+    counted in ``num_failed`` of the result.
+
+    The kinetic energy holds log|G|/2; the energy on which the tilt acts is U alone, so theta and the weights mean the
+    same as for any other kernel.
+    """
+
+    metric: Any = SoftAbs()
+    integrator: Any = GeneralisedLeapfrog()
+    name: ClassVar[str] = "rmhmc"
+
+    def check_parts(self) -> None:
+        require_step_size(self.step_size)
+        if callable(self.metric):
+            object.__setattr__(self, "metric", MetricFunction(self.metric))
+        elif self.metric == "softabs":
+            object.__setattr__(self, "metric", SoftAbs())
+        require(
+            isinstance(self.metric, PositionMetric),
+            "metric must be a function of the position, 'softabs' or a metric object",
+            self.metric,
+            "pass a function that returns G(x), or use HMC for a metric that is the same everywhere",
+        )
+        must = "RMHMC takes a GeneralisedLeapfrog"
+        require(isinstance(self.integrator, GeneralisedLeapfrog), must, self.integrator, "leave it out")
+
+    def bound(self, unravel: Callable[[Any], Any], example: Any) -> RMHMC:
+        return dataclasses.replace(self, metric=self.metric.bound(unravel, example))
+
+    def lengthened(self, quarter: float) -> RMHMC:
+        """In units of the metric a quarter of a period is the same everywhere: a few steps."""
+        return self

@@ -1,0 +1,183 @@
+"""The contract of a kernel, checked: what it must hold before its draws can be trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sahmc.hamiltonian.spread import Spread
+from sahmc.kernels.base import Kernel
+from sahmc.target import ChainState, TiltedTarget
+from sahmc.testing.cases import CASES, HIGH, LOW, frozen_target
+from sahmc.testing.invariance import check_invariance, grid_sampler
+from sahmc.tilt import NoTilt
+from sahmc.validate import require_known
+
+FOUR_SIGMA = 6.3e-5
+STEP_SIZE = 0.4
+"""For kernels that leave theirs open."""
+START = (-1.3, -0.6)
+"""In a well."""
+
+
+class Check(NamedTuple):
+    """One promise of the contract, and what was measured."""
+
+    name: str
+    passed: bool
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{'passed' if self.passed else 'FAILED'}  {self.name}: {self.detail}"
+
+
+def check_kernel(
+    kernel: Kernel, *, chains: int = 20_000, steps: int = 4, seed: int = 0, only: tuple[str, ...] | None = None
+) -> tuple[Check, ...]:
+    """Hold a kernel to its contract, and raise an ``AssertionError`` that lists every promise it breaks.
+
+    Invariance under every tilt, with ``chains`` exact starts moved by ``steps``; that chains move at all; reversibility
+    and volume of its ``flow``, if it has one; that a new theta, step size or key compiles nothing; that float32 and
+    float64 stay what they are; what happens at energies that are infinite or not a number; how the key is used.
+    ``only`` names some of "invariance", "flow", "traces", "dtypes", "energies", "keys".
+    """
+    if kernel.tunes_step_size or kernel.uses_spread:
+        kernel = kernel.tuned(STEP_SIZE, Spread.unknown(2))
+    parts: dict[str, Callable[[], Iterator[Check]]] = {
+        "invariance": lambda: _invariance(kernel, chains, steps, seed),
+        "flow": lambda: _flow(kernel),
+        "traces": lambda: _traces(kernel),
+        "dtypes": lambda: _dtypes(kernel),
+        "energies": lambda: _energies(kernel),
+        "keys": lambda: _keys(kernel),
+    }
+    for name in only or ():
+        require_known(name, parts, "only")
+    checks = tuple(check for name, part in parts.items() if only is None or name in only for check in part())
+    broken = [str(check) for check in checks if not check.passed]
+    if broken:
+        raise AssertionError(f"{type(kernel).__name__} breaks the contract of a kernel:\n  " + "\n  ".join(broken))
+    return checks
+
+
+def _invariance(kernel: Kernel, chains: int, steps: int, seed: int) -> Iterator[Check]:
+    for case in CASES:
+        target = frozen_target(case, kernel.uses_gradient)
+        draw = grid_sampler(target, LOW, HIGH)
+        p_value, moved = check_invariance(kernel, target, draw, chains=chains, steps=steps, seed=seed)
+        yield Check(f"invariance, {case}", p_value > FOUR_SIGMA, f"p = {p_value:.2g}")
+        yield Check(f"moves, {case}", moved > 0.2, f"{moved:.0%} of chains moved in {steps} steps")
+
+
+def _flow(kernel: Kernel) -> Iterator[Check]:
+    """Three steps in float64 from several starts, of which those count whose steps were solved.
+
+    Volume by differences, and the median of them: a force may jump where a tilt bends.
+    """
+    rng = np.random.default_rng(0)
+    starts = np.concatenate([rng.normal(0, 1.2, (32, 2)), rng.normal(0, 0.7, (32, 2))], axis=1)
+    flip, h = np.array([1.0, 1.0, -1.0, -1.0]), 1e-3
+    with jax.enable_x64(True):
+        for case in CASES:
+            target = frozen_target(case, kernel.uses_gradient, jnp.float64)
+            level = jnp.int32(min(1, len(target.tilt.step_scale) - 1))
+            flow = kernel.flow(target, level, jnp.asarray(kernel.step_size, jnp.float64))
+            if flow is None:
+                return
+
+            def there(z: jax.Array, flow: Any = flow, target: Any = target) -> Any:
+                state, momentum, solved = flow(target.evaluate(z[:2]), z[2:], 3)
+                return jnp.concatenate([state.position, momentum]), jnp.asarray(solved)
+
+            many = jax.jit(jax.vmap(there))
+            end, solved = map(np.asarray, many(starts))
+            back, again = map(np.asarray, many(flip * end))
+            tame = solved & again
+            off, gone = (np.abs(x - starts)[tame].max(initial=0.0) for x in (flip * back, end))
+            good = tame.mean() > 0.5 and off < 1e-5 and gone > 1e-3
+            detail = f"back to within {off:.1g} after {gone:.2g}, {tame.mean():.0%} of starts solved"
+            yield Check(f"reversible, {case}", good, detail)
+            near = (starts[:, None, None] + h * np.stack([np.eye(4), -np.eye(4)])).reshape(-1, 4)
+            plus, minus = np.moveaxis(np.asarray(many(near)[0]).reshape(32, 2, 4, 4), 1, 0)
+            volume = float(np.median(np.abs(np.linalg.det((plus - minus) / (2 * h)))[tame])) if tame.any() else np.nan
+            yield Check(f"volume, {case}", abs(volume - 1) < 1e-3, f"determinant {volume:.5f}")
+
+
+def _stepper(kernel: Kernel) -> Any:
+    """One move of many chains, compiled as ``sample`` compiles it, and how often it was traced."""
+    count = [0]
+
+    @jax.jit
+    def step(keys: Any, states: ChainState, kernel: Kernel, target: TiltedTarget) -> Any:
+        count[0] += 1
+        kernel = kernel.refresh(keys[0])
+        return jax.vmap(kernel.step, (0, 0, None))(keys, states, target)
+
+    return step, count
+
+
+def _begin(target: TiltedTarget, chains: int, dtype: Any = jnp.float32, start: Any = START) -> ChainState:
+    return jax.vmap(target.evaluate)(jnp.tile(jnp.asarray(start, dtype), (chains, 1)))
+
+
+def _traces(kernel: Kernel) -> Iterator[Check]:
+    step, count = _stepper(kernel)
+    target = frozen_target("tempered", kernel.uses_gradient)
+    states = _begin(target, 8)
+    other = jax.tree.map(
+        lambda leaf: leaf * 1.01 if jnp.issubdtype(jnp.result_type(leaf), jnp.floating) else leaf, kernel
+    )
+    for turn, used in enumerate((kernel, kernel, other)):
+        target = target.with_theta(target.theta + turn)
+        states, _ = step(jax.random.split(jax.random.key(turn), 8), states, used, target)
+    yield Check("traces", count[0] == 1, f"{count[0]} for three moves of different key, theta and step size")
+
+
+def _dtypes(kernel: Kernel) -> Iterator[Check]:
+    for dtype in (jnp.float32, jnp.float64):
+        with jax.enable_x64(dtype == jnp.float64):
+            target = frozen_target("linear with prior", kernel.uses_gradient, dtype)
+            states = _begin(target, 4, dtype)
+            after, info = _stepper(kernel)[0](jax.random.split(jax.random.key(0), 4), states, kernel, target)
+            same = jax.tree.map(lambda a, b: a.dtype == b.dtype and a.shape == b.shape, states, after)
+            floats = [info.acceptance_rate, info.mechanical_acceptance, info.energy_error]
+            good = all(jax.tree.leaves(same)) and all(x.dtype == dtype for x in floats)
+            found = sorted({str(x.dtype) for x in jax.tree.leaves((after, floats))})
+            yield Check(f"dtypes, {np.dtype(dtype).name}", good, f"state and energies in {', '.join(found)}")
+
+
+def _energies(kernel: Kernel) -> Iterator[Check]:
+    """A density that ends at |x| = 1: in a wall, or in what is not a number."""
+    for name, outside in (("wall", -jnp.inf), ("not a number", jnp.nan)):
+
+        def log_density(x: Any, outside: Any = outside) -> Any:
+            return jnp.where(jnp.abs(x[0]) > 1.0, outside, -0.5 * jnp.sum(x**2))
+
+        target = TiltedTarget.build(log_density, jnp.zeros(2), NoTilt(), kernel.uses_gradient)
+        step, _ = _stepper(kernel)
+        states, left, wrong, flagged = _begin(target, 200, start=(0.2, -0.3)), 0, 0, 0
+        for turn in range(40):
+            states, info = step(jax.random.split(jax.random.key(turn), 200), states, kernel, target)
+            left += int((~(jnp.abs(states.position[:, 0]) <= 1.0)).sum())
+            wrong += int((~jnp.isfinite(states.energy)).sum())
+            flagged += int((info.diverging & ~jnp.isfinite(info.mechanical_acceptance)).sum())
+        spread = float(jnp.std(states.position[:, 0]))
+        good = left == wrong == flagged == 0 and 0.3 < spread < 0.8
+        yield Check(f"energies, {name}", good, f"{left} states outside, {wrong} bad energies, spread {spread:.2f}")
+
+
+def _keys(kernel: Kernel) -> Iterator[Check]:
+    step, _ = _stepper(kernel)
+    target = frozen_target("none", kernel.uses_gradient)
+    states, keys = _begin(target, 500), jax.random.split(jax.random.key(3), 500)
+    first, _ = step(keys, states, kernel, target)
+    again, _ = step(keys, states, kernel, target)
+    yield Check("same key, same move", bool((first.position == again.position).all()), "two runs compared")
+    moved = first.position[(first.position != states.position).any(axis=1)]
+    distinct = len(np.unique(np.asarray(moved), axis=0))
+    good = len(moved) > 50 and distinct == len(moved)
+    yield Check("other keys, other moves", good, f"{distinct} different of {len(moved)} moves from one state")
