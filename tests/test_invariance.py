@@ -10,12 +10,12 @@ import pytest
 
 from sahmc import (
     HMC,
+    NUTS,
     DenseMetric,
     DiagonalMetric,
     EnergyPartition,
     LinearTilt,
     Model,
-    NUTS,
     NoTilt,
     RandomWalk,
     StepTilt,

@@ -118,7 +118,7 @@ class MetricFunction(PositionMetric):
         return new
 
 
-def fisher_metric(residuals: Callable[[Any], Any], precision: Any = 0.0) -> MetricFunction:
+def fisher_metric(residuals: Any, precision: Any = 0.0) -> MetricFunction:
     """G(x) = J'J + P: the expected Fisher information of data whose standardised residuals r(x) have Jacobian J, and
     the prior's ``precision`` P (a number, a vector or a matrix).
 

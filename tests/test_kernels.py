@@ -1,0 +1,188 @@
+"""Every kernel of the registry keeps the contract, and the contract sees what is broken."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from sahmc import (
+    HMC,
+    NUTS,
+    RMHMC,
+    DenseMetric,
+    GeneralisedLeapfrog,
+    LowRankMetric,
+    MinimumNorm,
+    NoTilt,
+    SoftAbs,
+    TiltedTarget,
+)
+from sahmc.kernels import KERNELS, Kernel
+from sahmc.pytree import strategy
+from sahmc.testing import check_invariance, check_kernel, grid_sampler
+from sahmc.testing.cases import HIGH, LOW, frozen_target
+from sahmc.testing.kernel import FOUR_SIGMA
+
+OBLIQUE = LowRankMetric([1.2, 0.8], [[0.6], [0.8]], [2.5])
+
+
+def curved_metric(x):
+    return jnp.array([[1.5, 0.3], [0.3, 1.0]]) + jnp.outer(jnp.tanh(x), jnp.tanh(x))
+
+
+SPECIMENS = {
+    "hmc": HMC(0.5, (1, 6)),
+    "nuts": NUTS(0.5),
+    "random_walk": KERNELS["random_walk"](1.0),
+    "rmhmc": RMHMC(0.4, 3, metric=curved_metric),
+}
+
+
+def test_every_kernel_of_the_registry_is_checked():
+    assert set(SPECIMENS) == set(KERNELS)
+
+
+@pytest.mark.parametrize("name", SPECIMENS)
+def test_the_contract(name):
+    size = {"chains": 10_000, "steps": 2} if name == "rmhmc" else {}
+    checks = check_kernel(SPECIMENS[name], **size)
+    assert all(check.passed for check in checks)
+    assert len(checks) == 21 if name == "random_walk" else len(checks) == 35
+
+
+@strategy
+class Forgetful(HMC):
+    """Moves and decides as if there were no tilt."""
+
+    def step(self, rng_key, state, target):
+        untilted = TiltedTarget(target.program, NoTilt(), jnp.zeros(1, target.theta.dtype), target.step_scale[:1])
+        return super().step(rng_key, state, untilted)
+
+
+@strategy
+class Pushed(LowRankMetric):
+    """Draws momenta that are too large, and a little to one side."""
+
+    def momentum(self, noise):
+        return 1.1 * super().momentum(noise) + 0.1
+
+
+@strategy
+class Hasty(GeneralisedLeapfrog):
+    """Takes one iteration of an implicit equation for its solution."""
+
+    max_iterations: int = 1
+
+    def flow(self, *args):
+        advance = super().flow(*args)
+        return lambda *start: (*advance(*start)[:2], jnp.ones((), bool))
+
+
+BUGS = {
+    "the tilt forgotten": (Forgetful(0.5, 5), ("invariance",), "invariance, step"),
+    "a biased momentum": (HMC(0.5, 5, metric=Pushed([1.2, 0.8], [[0.6], [0.8]], [2.5])), ("invariance",), "invariance"),
+    "an unconverged step": (RMHMC(0.4, 3, metric=curved_metric, integrator=Hasty()), ("invariance", "flow"), "volume"),
+}
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_planted_bugs_are_caught(bug):
+    kernel, only, caught = BUGS[bug]
+    with pytest.raises(AssertionError, match=f"FAILED  {caught}") as report:
+        check_kernel(kernel, only=only, chains=20_000, steps=3)
+    assert "FAILED  invariance" in str(report.value)
+
+
+@strategy
+class Still(Kernel):
+    """Leaves everything invariant, by doing nothing."""
+
+    kernel: Kernel
+    step_size: float = 1.0
+    name = "still"
+    uses_gradient = True
+
+    def tuned(self, step_size, spread):
+        return self
+
+    def step(self, rng_key, state, target):
+        return state, self.kernel.step(rng_key, state, target)[1]
+
+
+@strategy
+class Deaf(Still):
+    """Uses the same random numbers in every chain."""
+
+    def step(self, rng_key, state, target):
+        return self.kernel.step(jax.random.key(0), state, target)
+
+
+@strategy
+class Widening(Still):
+    """Returns a position of another type."""
+
+    def step(self, rng_key, state, target):
+        state, info = self.kernel.step(rng_key, state, target)
+        return state._replace(energy=state.energy.astype(jnp.float16)), info
+
+
+@strategy
+class Retracing(Still):
+    """Has its step size in the compiled program."""
+
+    def step(self, rng_key, state, target):
+        return HMC(self.step_size, 5, metric="unit").step(rng_key, state, target)
+
+
+@pytest.mark.parametrize(
+    "kernel, only, caught",
+    [
+        (Still(HMC(0.5, 5)), ("keys",), "other keys"),
+        (Deaf(HMC(0.5, 5)), ("keys",), "other keys"),
+        (Widening(HMC(0.5, 5)), ("dtypes",), "dtypes"),
+        (Retracing(HMC(0.5, 5)), ("traces",), "traces"),
+    ],
+    ids=["still", "deaf", "widening", "retracing"],
+)
+def test_other_faults_are_caught(kernel, only, caught):
+    with pytest.raises(AssertionError, match=f"FAILED  {caught}"):
+        check_kernel(kernel, only=only)
+
+
+def test_a_kernel_that_forgets_to_reject_is_caught_at_energies_that_are_not_numbers():
+    class Reckless(HMC):
+        def step(self, rng_key, state, target):
+            noise = jax.random.normal(rng_key, state.position.shape)
+            return target.evaluate(state.position + noise), super().step(rng_key, state, target)[1]
+
+    with pytest.raises(AssertionError, match="FAILED  energies, not a number"):
+        check_kernel(strategy(Reckless)(0.5, 5), only=("energies",))
+
+
+def test_the_parts_to_check_must_be_known():
+    with pytest.raises(ValueError, match="only must be one of"):
+        check_kernel(HMC(0.5, 5), only=("beauty",))
+
+
+VARIANTS = {
+    "hmc, dense": HMC(0.4, (1, 6), metric=DenseMetric([[1.5, 0.4], [0.4, 0.8]])),
+    "hmc, low rank": HMC(0.5, (1, 6), metric=OBLIQUE),
+    "hmc, minimum norm": HMC(0.9, 3, integrator=MinimumNorm(), metric="unit"),
+    "nuts, low rank, minimum norm": NUTS(0.8, metric=OBLIQUE, integrator="minimum_norm"),
+    "nuts, shallow": NUTS(0.2, metric="unit", max_tree_depth=2),
+}
+
+
+@pytest.mark.parametrize("case", ["step", "linear with prior", "tempered"])
+@pytest.mark.parametrize("name", VARIANTS)
+def test_variants_are_invariant(name, case):
+    target = frozen_target(case)
+    p_value, moved = check_invariance(VARIANTS[name], target, grid_sampler(target, LOW, HIGH), chains=20_000)
+    assert p_value > FOUR_SIGMA and moved > 0.5
+
+
+@pytest.mark.parametrize("case", ["linear", "tempered with prior"])
+def test_softabs_is_invariant(case):
+    target = frozen_target(case)
+    draw = grid_sampler(target, LOW, HIGH)
+    p_value, moved = check_invariance(RMHMC(0.4, 2, metric=SoftAbs(2.0)), target, draw, chains=5000, steps=3)
+    assert p_value > FOUR_SIGMA and moved > 0.5
