@@ -43,10 +43,10 @@ def test_every_kernel_of_the_registry_is_checked():
 
 @pytest.mark.parametrize("name", SPECIMENS)
 def test_the_contract(name):
-    size = {"chains": 10_000, "steps": 2} if name == "rmhmc" else {}
+    size = {"chains": 10_000, "steps": 2, "cases": ("step", "linear", "tempered with prior")} if name == "rmhmc" else {}
     checks = check_kernel(SPECIMENS[name], **size)
     assert all(check.passed for check in checks)
-    assert len(checks) == 21 if name == "random_walk" else len(checks) == 35
+    assert len(checks) == {"random_walk": 21, "rmhmc": 17}.get(name, 29)
 
 
 @strategy
@@ -80,16 +80,15 @@ class Hasty(GeneralisedLeapfrog):
 BUGS = {
     "the tilt forgotten": (Forgetful(0.5, 5), ("invariance",), "invariance, step"),
     "a biased momentum": (HMC(0.5, 5, metric=Pushed([1.2, 0.8], [[0.6], [0.8]], [2.5])), ("invariance",), "invariance"),
-    "an unconverged step": (RMHMC(0.4, 3, metric=curved_metric, integrator=Hasty()), ("invariance", "flow"), "volume"),
+    "an unconverged step": (RMHMC(0.4, 3, metric=curved_metric, integrator=Hasty()), ("flow",), "reversible"),
 }
 
 
 @pytest.mark.parametrize("bug", BUGS)
 def test_planted_bugs_are_caught(bug):
     kernel, only, caught = BUGS[bug]
-    with pytest.raises(AssertionError, match=f"FAILED  {caught}") as report:
-        check_kernel(kernel, only=only, chains=20_000, steps=3)
-    assert "FAILED  invariance" in str(report.value)
+    with pytest.raises(AssertionError, match=f"FAILED  {caught}"):
+        check_kernel(kernel, only=only, cases=("none", "step"), steps=3)
 
 
 @strategy
@@ -125,21 +124,22 @@ class Widening(Still):
         return state._replace(energy=state.energy.astype(jnp.float16)), info
 
 
-@strategy
 class Retracing(Still):
-    """Has its step size in the compiled program."""
+    """Never looks the same to the compiler."""
 
-    def step(self, rng_key, state, target):
-        return HMC(self.step_size, 5, metric="unit").step(rng_key, state, target)
+
+jax.tree_util.register_pytree_node(
+    Retracing, lambda k: ((k.kernel, k.step_size), object()), lambda _, leaves: Retracing(*leaves)
+)
 
 
 @pytest.mark.parametrize(
     "kernel, only, caught",
     [
-        (Still(HMC(0.5, 5)), ("keys",), "other keys"),
-        (Deaf(HMC(0.5, 5)), ("keys",), "other keys"),
-        (Widening(HMC(0.5, 5)), ("dtypes",), "dtypes"),
-        (Retracing(HMC(0.5, 5)), ("traces",), "traces"),
+        (Still(HMC(0.5, 5, metric="unit")), ("keys",), "other keys"),
+        (Deaf(HMC(0.5, 5, metric="unit")), ("keys",), "other keys"),
+        (Widening(HMC(0.5, 5, metric="unit")), ("dtypes",), "dtypes"),
+        (Retracing(HMC(0.5, 5, metric="unit")), ("traces",), "traces"),
     ],
     ids=["still", "deaf", "widening", "retracing"],
 )
@@ -164,25 +164,19 @@ def test_the_parts_to_check_must_be_known():
 
 
 VARIANTS = {
-    "hmc, dense": HMC(0.4, (1, 6), metric=DenseMetric([[1.5, 0.4], [0.4, 0.8]])),
-    "hmc, low rank": HMC(0.5, (1, 6), metric=OBLIQUE),
-    "hmc, minimum norm": HMC(0.9, 3, integrator=MinimumNorm(), metric="unit"),
-    "nuts, low rank, minimum norm": NUTS(0.8, metric=OBLIQUE, integrator="minimum_norm"),
-    "nuts, shallow": NUTS(0.2, metric="unit", max_tree_depth=2),
+    "hmc, dense": ("step", HMC(0.4, (1, 6), metric=DenseMetric([[1.5, 0.4], [0.4, 0.8]]))),
+    "hmc, low rank": ("linear with prior", HMC(0.5, (1, 6), metric=OBLIQUE)),
+    "hmc, minimum norm": ("tempered", HMC(0.9, 3, integrator=MinimumNorm(), metric="unit")),
+    "nuts, low rank, minimum norm": ("step", NUTS(0.8, metric=OBLIQUE, integrator="minimum_norm")),
+    "nuts, shallow": ("linear with prior", NUTS(0.2, metric="unit", max_tree_depth=2)),
+    "rmhmc, softabs": ("tempered with prior", RMHMC(0.4, 2, metric=SoftAbs(2.0))),
 }
 
 
-@pytest.mark.parametrize("case", ["step", "linear with prior", "tempered"])
 @pytest.mark.parametrize("name", VARIANTS)
-def test_variants_are_invariant(name, case):
+def test_variants_are_invariant(name):
+    case, kernel = VARIANTS[name]
     target = frozen_target(case)
-    p_value, moved = check_invariance(VARIANTS[name], target, grid_sampler(target, LOW, HIGH), chains=20_000)
-    assert p_value > FOUR_SIGMA and moved > 0.5
-
-
-@pytest.mark.parametrize("case", ["linear", "tempered with prior"])
-def test_softabs_is_invariant(case):
-    target = frozen_target(case)
-    draw = grid_sampler(target, LOW, HIGH)
-    p_value, moved = check_invariance(RMHMC(0.4, 2, metric=SoftAbs(2.0)), target, draw, chains=5000, steps=3)
+    chains = 5000 if "softabs" in name else 20_000
+    p_value, moved = check_invariance(kernel, target, grid_sampler(target, LOW, HIGH), chains=chains, steps=4)
     assert p_value > FOUR_SIGMA and moved > 0.5

@@ -52,7 +52,7 @@ def test_the_fisher_metric_of_a_logistic_regression():
     beta = jnp.array([0.5, -1.0, 0.2])
     p = jax.nn.sigmoid(design @ beta)
     truth = design.T @ (design * (p * (1 - p))[:, None]) + 0.25 * np.eye(3)
-    assert np.allclose(metric.matrix(None, beta), truth, atol=1e-4)
+    assert np.allclose(metric.function(beta), truth, atol=1e-4)
 
 
 def test_a_metric_that_does_not_move_is_the_dense_metric():
@@ -78,22 +78,12 @@ def test_steps_too_long_to_be_solved_are_counted_rejections():
     assert (states.position[info.failed] == 0.5).all() and (info.mechanical_acceptance[info.failed] == 0).all()
 
 
-@pytest.mark.parametrize("tilt", ["tempered", "linear"])
-def test_all_modes_from_one(tilt):
+def test_all_modes_from_one():
     target = mixture(-8.0, 6.0)
-    result = sample(
-        target.log_density,
-        target.start,
-        kernel="rmhmc",
-        tilt=tilt,
-        draws=400,
-        tune=600,
-        random_seed=0,
-        progressbar=False,
-    )
+    result = sample(target.log_density, target.start, kernel="rmhmc", draws=300, tune=500, random_seed=0)
     assert np.abs(result.expectation(target.indicators).mean - target.masses).max() < 0.03
     assert target.worst_z(result) < 4
-    assert result.num_failed < 0.1 * result.num_trajectories
+    assert 0 < result.num_failed < 0.1 * result.num_trajectories
 
 
 def test_a_metric_function_is_given_the_users_structure():
@@ -105,7 +95,7 @@ def test_a_metric_function_is_given_the_users_structure():
 
     start = {"a": jnp.zeros(()), "b": jnp.zeros(2)}
     kernel = RMHMC(metric=metric_fn)
-    result = sample(log_density, start, kernel=kernel, tilt="none", draws=300, tune=200, random_seed=0)
+    result = sample(log_density, start, kernel=kernel, tilt="none", draws=200, tune=100, random_seed=0)
     spread = result.expectation(lambda p: p["b"] ** 2)
     assert (np.abs(spread.mean - 4) < 4 * spread.mcse).all()
 

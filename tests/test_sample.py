@@ -134,7 +134,7 @@ def test_gradients_are_counted():
     assert quick(kernel="random_walk", target_accept=0.3).num_gradients == 0
 
 
-@pytest.mark.parametrize("metric", ["unit", "diagonal", "dense"])
+@pytest.mark.parametrize("metric", ["unit", "diagonal", "dense", "low_rank"])
 def test_metrics_are_tuned(metric):
     scale = jnp.array([0.1, 1.0, 10.0])
     result = quick(

@@ -182,8 +182,8 @@ class LowRankMetric(ConstantMetric):
 
     @classmethod
     def fit(cls, spread: Spread) -> LowRankMetric:
-        vectors, values = spread.directions(min(RANK, spread.rows.shape[1]))
-        return cls(np.sqrt(spread.variance()), vectors, values)
+        vectors, values, rest = spread.directions(min(RANK, spread.rows.shape[1]))
+        return cls(np.sqrt(spread.variance() * rest), vectors, values / rest)
 
     def check_dim(self, dim: int) -> None:
         _check_dim(self.scale, dim)

@@ -41,24 +41,26 @@ class Spread(NamedTuple):
         full = np.nan_to_num(self.rows.T @ self.rows / max(1, self.freedom))
         return share * full + (1 - share) * np.diag(self._variance()[0])
 
-    def directions(self, most: int) -> tuple[np.ndarray, np.ndarray]:
-        """Unit vectors (dim, most), in coordinates of unit variance, and the variances along them.
+    def directions(self, most: int) -> tuple[np.ndarray, np.ndarray, float]:
+        """Unit vectors (dim, most), in coordinates of unit variance, the variances along them, and that of the rest.
 
         The directions that stand out of what independent coordinates would show by chance (the edges of Marchenko and
-        Pastur); those that do not are given the variance 1.
+        Pastur); places that are left over hold a vector of zeros, and the variance of the rest.
         """
         dim, independent = self.rows.shape[1], self.freedom // NOISE
         vectors, values = np.zeros((dim, most)), np.ones(most)
         if not independent:
-            return vectors, values
+            return vectors, values, 1.0
         _, singular, rows = np.linalg.svd(np.nan_to_num(self.rows) / np.sqrt(self.variance()), full_matrices=False)
-        found = singular**2 / self.freedom
-        edge = np.sqrt(dim / independent)
-        stands_out = (found > (1 + edge) ** 2) | (found < max(0.0, 1 - edge) ** 2)
-        order = np.argsort(-np.abs(np.log(np.maximum(found, 1e-30))) * stands_out)[:most]
+        found, edge = singular**2 / self.freedom, np.sqrt(dim / independent)
+        wide = found > (1 + edge) ** 2
+        rest = float(found[~wide].sum() / max(1, dim - wide.sum())) or 1.0
+        stands_out = (found > rest * (1 + edge) ** 2) | (found < rest * max(0.0, 1 - edge) ** 2)
+        order = np.argsort(-np.abs(np.log(np.maximum(found / rest, 1e-30))) * stands_out)[:most]
         order = order[stands_out[order]]
-        vectors[:, : len(order)], values[: len(order)] = rows[order].T, found[order]
-        return vectors, values
+        vectors[:, : len(order)], values = rows[order].T, np.full(most, rest)
+        values[: len(order)] = found[order]
+        return vectors, values, rest
 
     def _variance(self) -> tuple[np.ndarray, float]:
         """Of each coordinate, and a typical one, which coordinates that did not move are given."""

@@ -15,7 +15,7 @@ from sahmc.target import TiltedTarget
 
 
 def grid_sampler(
-    target: TiltedTarget, low: Any, high: Any, cells: int = 1200
+    target: TiltedTarget, low: Any, high: Any, cells: int = 600
 ) -> Callable[[int, np.random.Generator], np.ndarray]:
     """Exact draws, to the fineness of a grid, of a tilted density in the plane."""
     axes = [np.linspace(a, b, cells + 1) for a, b in zip(low, high, strict=True)]
