@@ -15,8 +15,8 @@ test: $(VENV)/.test   ## the test suite
 lint: $(VENV)/.lint   ## style and types
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
-bench: $(VENV)/.bench   ## time of one transition beside BlackJAX
-	$(BIN)/python benchmarks/transition.py
+bench: $(VENV)/.bench   ## time of one transition of HMC and NUTS beside BlackJAX
+	$(BIN)/python benchmarks/transition.py && $(BIN)/python benchmarks/kernels.py nuts
 
 validation: $(VENV)/.demo   ## every target with a known answer, 20 seeds, three budgets: hours on two cores
 	$(BIN)/python benchmarks/validation.py run && $(BIN)/python benchmarks/validation.py table out/validation.csv
@@ -24,8 +24,9 @@ validation: $(VENV)/.demo   ## every target with a known answer, 20 seeds, three
 docs: $(VENV)/.docs   ## HTML pages in docs/_build
 	$(BIN)/sphinx-build -q -W -b html docs docs/_build
 
-figures: $(VENV)/.demo   ## the picture of the README
+figures: $(VENV)/.demo   ## the pictures of README and docs
 	$(BIN)/sahmc demo --out docs/figures/three_modes.png
+	$(BIN)/python examples/energy_barrier.py --out docs/figures/energy_barrier.png
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

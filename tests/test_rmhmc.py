@@ -4,10 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
 from sahmc import HMC, RMHMC, DenseMetric, GeneralisedLeapfrog, NoTilt, SoftAbs, TiltedTarget, fisher_metric, sample
 from sahmc.hamiltonian.riemannian import PointKinetic, softabs
 from sahmc.testing import mixture
+from sahmc.testing.kernel import FOUR_SIGMA
 
 RNG = np.random.default_rng(0)
 
@@ -65,6 +67,37 @@ def test_a_metric_that_does_not_move_is_the_dense_metric():
     (a, info), (b, _) = (kernel.step(key, state, target) for kernel in (curved, plain))
     assert np.allclose(a.position, b.position, atol=1e-4) and not info.failed
     assert not np.allclose(a.position, state.position)
+
+
+def banana(x):
+    return -0.5 * (x[0] / 10) ** 2 - 0.5 * (x[1] - 0.03 * (x[0] ** 2 - 100)) ** 2
+
+
+def test_solutions_are_exact_enough_where_iterations_converge_slowly():
+    """What the solver leaves over drifts the narrow direction of a banana; a loose tolerance must be seen to."""
+    residuals = fisher_metric(lambda x: jnp.stack([x[0] / 10, x[1] - 0.03 * (x[0] ** 2 - 100)]))
+    target = TiltedTarget.build(banana, jnp.zeros(2), NoTilt())
+
+    def draw(size, rng):
+        along = rng.normal(0, 10, size)
+        return np.stack([along, rng.normal(size=size) + 0.03 * (along**2 - 100)], axis=1)
+
+    def across(tolerance):
+        kernel = RMHMC(0.15, 1, metric=residuals, integrator=GeneralisedLeapfrog(tolerance=tolerance))
+        start = jnp.asarray(draw(6000, np.random.default_rng(0)), jnp.float32)
+
+        @jax.jit
+        def go(key, x):
+            def step(state, key):
+                return kernel.step(key, state, target)[0], None
+
+            return jax.lax.scan(step, target.evaluate(x), jax.random.split(key, 15))[0].position
+
+        x = np.asarray(jax.vmap(go)(jax.random.split(jax.random.key(1), len(start)), start), float)
+        return stats.kstest(x[:, 1] - 0.03 * (x[:, 0] ** 2 - 100), "norm").pvalue
+
+    assert across(None) > FOUR_SIGMA
+    assert across(0.05) < FOUR_SIGMA
 
 
 def test_steps_too_long_to_be_solved_are_counted_rejections():
