@@ -18,17 +18,17 @@ from sahmc.testing import check_kernel, mixture
 
 @strategy
 class Barker(Kernel):
-    """x* = x + z: the size of each z_i is that of N(0, s_i^2), its sign is drawn with odds exp(-z_i dU/dx_i).
+    """x* = x + z, where z_i ~ N(0, s_i^2) keeps its sign with probability 1 / (1 + exp(z_i dU/dx_i)), else turns round.
 
-    One gradient a move. The gradient only chooses the side, so a step that is too long is turned down, not thrown far
-    away. s = ``step_size`` times ``scale``, both found by a pilot run where they are None; it wants target_accept=0.57.
+    One gradient a move, which chooses the side of a step and not its length: a bad ``step_size`` does little harm. s is
+    ``step_size`` times ``scale``; both are found by a pilot run where they are None.
     """
 
     step_size: Any = None
     scale: Any = None
     name: ClassVar[str] = "barker"
     uses_gradient: ClassVar[bool] = True
-    moves: ClassVar[int] = 10  # to an iteration of sample: about the gradients that HMC takes for one
+    moves: ClassVar[int] = 10  # for one iteration of sample, which is ten gradients for HMC too
 
     def __post_init__(self):
         require_step_size(self.step_size)
@@ -48,15 +48,14 @@ class Barker(Kernel):
         dim, dtype = len(state.position), state.position.dtype
         noise, uniform = draw_noise(rng_key, state.position, 2 + dim)
         level = target.draw_level(uniform[0], state)
-        step_size = jnp.asarray(self.step_size * target.step_scale_at(level), dtype)
-        slope = target.kick(level, step_size)  # step_size times the gradient of what drives moves at this level
+        gradient = target.kick(level, jnp.ones((), dtype))  # of what drives moves at this level: beta U, say
 
-        z = jnp.asarray(self.scale, dtype) * noise
-        z = jnp.where(uniform[2:] < jax.nn.sigmoid(-z * slope(state)), z, -z)
-        proposal = target.evaluate(state.position + step_size * z)
+        z = jnp.asarray(self.step_size * target.step_scale_at(level) * self.scale, dtype) * noise
+        z = jnp.where(uniform[2:] < jax.nn.sigmoid(-z * gradient(state)), z, -z)
+        proposal = target.evaluate(state.position + z)
 
-        # -log of the chances of the signs there and back; that of the sizes is the same and cancels
-        there, back = jax.nn.softplus(z * slope(state)).sum(), jax.nn.softplus(-z * slope(proposal)).sum()
+        # -log q up to what both ways share: conclude adds them to the energies, as it would kinetic energies
+        there, back = jax.nn.softplus(z * gradient(state)).sum(), jax.nn.softplus(-z * gradient(proposal)).sum()
         return conclude(
             uniform[1], target, level, state, proposal, kinetic=(there, back), n_steps=1, divergence=jnp.inf
         )
@@ -65,11 +64,12 @@ class Barker(Kernel):
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--quick", action="store_true", help="the cheapest checks and a shorter run")
+    parser.add_argument("--quick", action="store_true", help="some of the checks, and a shorter run")
     args = parser.parse_args(argv)
     checks, run = {}, dict(draws=1000, tune=1000)
     if args.quick:
-        checks, run = dict(only=("keys",)), dict(draws=300, tune=300)
+        checks = dict(only=("invariance",), cases=("tempered with prior",), chains=10_000)
+        run = dict(draws=300, tune=300)
 
     for check in check_kernel(Barker(), **checks):
         print(check)
