@@ -70,7 +70,7 @@ class PositionMetric(Metric):
 class SoftAbs(PositionMetric):
     """The Hessian of U with its eigenvalues l made positive: l coth(alpha l) (Betancourt 2013).
 
-    That is |l| where it is large and 1/alpha where it is small. Costs third derivatives.
+    That is the absolute value where that is large and 1/alpha where it is small. Costs third derivatives.
     """
 
     alpha: Any = 1.0
