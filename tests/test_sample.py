@@ -158,11 +158,16 @@ def interrupt_at(chunk, monkeypatch):
     chunks = 0
     original = run.run_chunk
 
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a job run in the background
+
     def interrupted(*args):
         nonlocal chunks
         chunks += 1
         if chunks == chunk:
-            signal.raise_signal(signal.SIGINT)
+            try:
+                signal.raise_signal(signal.SIGINT)
+            finally:
+                signal.signal(signal.SIGINT, before)
         return original(*args)
 
     monkeypatch.setattr(run, "CHUNK_SECONDS", 0.01)
