@@ -27,6 +27,7 @@ docs: $(VENV)/.docs   ## HTML pages in docs/_build
 figures: $(VENV)/.demo   ## the pictures of README and docs
 	$(BIN)/sahmc demo --out docs/figures/three_modes.png
 	$(BIN)/python examples/energy_barrier.py --out docs/figures/energy_barrier.png
+	$(BIN)/python benchmarks/figures.py docs/figures
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

@@ -1,7 +1,22 @@
-import jax.numpy as jnp
-import pytest
+import os
+import shutil
+import tempfile
 
-from sahmc.testing import mixture
+# Compiling is most of the work. What one process has compiled, the other, and those that tests start, need not.
+CACHE = "JAX_COMPILATION_CACHE_DIR"
+OWN = CACHE not in os.environ
+os.environ.setdefault(CACHE, tempfile.mkdtemp(prefix="sahmc-compiled-"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
+
+import jax.numpy as jnp  # noqa: E402
+import pytest  # noqa: E402
+
+from sahmc.testing import mixture  # noqa: E402
+
+
+def pytest_unconfigure(config):
+    if OWN:
+        shutil.rmtree(os.environ[CACHE], ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from scipy import ndimage
 import sahmc
 from sahmc import string_method
 from sahmc.barrier import EnergyBarrier
-from sahmc.plots import barrier_curves
+from sahmc.plot_data import barrier_curves
 from sahmc.testing import eight_modes
 
 A, ORIGIN, B = "at (a, a)", "at the origin", "at (b, b)"

@@ -1,34 +1,108 @@
+"""The command line, as a person uses it."""
+
 import subprocess
 import sys
 
 import pytest
 
-from sahmc import __version__
 from sahmc.cli import main
 
-
-def test_help_answers_without_jax():
-    code = "import sys, sahmc.cli; sahmc.cli.main(['--help'])"
-    check = f"import atexit, sys; atexit.register(lambda: print('jax' in sys.modules)); {code}"
-    run = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
-    assert "demo" in run.stdout and run.stdout.strip().endswith("False")
+pytest.importorskip("matplotlib").use("Agg")
+QUICK = ["--draws", "200", "--tune", "300", "--chains", "8", "--seed", "0", "--quiet"]
 
 
-def test_version_and_no_command(capsys):
-    with pytest.raises(SystemExit):
-        main(["--version"])
-    assert __version__ in capsys.readouterr().out
-    assert main([]) == 2
+def said(capsys, *args):
+    code = main([str(arg) for arg in args])
+    out = capsys.readouterr()
+    return code, out.out, out.err
 
 
 def test_demo_prints_masses_and_draws(tmp_path, capsys):
-    assert main(["demo", "--out", str(tmp_path / "deep" / "demo.png"), "--seed", "1"]) == 0
-    out = capsys.readouterr().out
-    assert "truth" in out and "0.333" in out and "SAHMC" in out and "never left the mode" in out
-    assert (tmp_path / "deep" / "demo.png").stat().st_size > 20_000
+    picture = tmp_path / "deep" / "demo.png"
+    code, out, _ = said(capsys, "demo", "--out", picture)
+    assert code == 0 and picture.stat().st_size > 10_000
+    assert "0.333" in out and "SAHMC" in out and "plain HMC" in out
 
 
-def test_demo_says_when_the_picture_cannot_be_written(tmp_path, capsys):
-    (tmp_path / "file").touch()
-    assert main(["demo", "--out", str(tmp_path / "file" / "demo.png")]) == 2
-    assert capsys.readouterr().err.startswith("sahmc: ")
+def test_help_teaches_and_does_not_import_jax():
+    script = "import sys; from sahmc.cli import parser; print(parser().format_help()); print('jax' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.rstrip().endswith("False")
+    assert "sahmc init model.py" in done.stdout and "Exit status" in done.stdout
+
+
+def test_without_a_command_the_help_is_shown(capsys):
+    assert main([]) == 2 and "COMMAND" in capsys.readouterr().out
+
+
+def test_from_an_empty_folder_to_a_report(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = said(capsys, "init")
+    assert code == 0 and "sahmc sample model.py" in out
+    code, out, err = said(capsys, "sample", "model.py", "--out", "run.nc", "--checkpoint", "kept", *QUICK)
+    assert code == 0, err
+    assert "location[1]" in out and "Modes:" in out and "sahmc report run.nc" in out
+    code, again, _ = said(capsys, "summary", "run.nc")
+    assert code == 0 and again.strip() in out
+    code, resumed, _ = said(capsys, "resume", "kept")
+    assert code == 0 and resumed.strip() == again.strip()
+    assert said(capsys, "report", "run.nc")[0] == 0 and (tmp_path / "run.html").stat().st_size > 50_000
+    assert said(capsys, "plot", "run.nc", "--out", "sheet.png")[0] == 0 and (tmp_path / "sheet.png").exists()
+
+
+def test_a_run_that_is_not_to_be_trusted_exits_with_one(tmp_path, capsys):
+    """Two modes far apart, plain HMC, chains started in both: they disagree."""
+    (tmp_path / "far.py").write_text(
+        "import jax\n"
+        "import jax.numpy as jnp\n"
+        "def both(key):\n    return 40.0 * jnp.sign(jax.random.normal(key)) * jnp.ones(2)\n"
+        "def log_density(x):\n    return jnp.logaddexp(-0.5*jnp.sum((x-40)**2), -0.5*jnp.sum((x+40)**2))\n"
+    )
+    code, out, _ = said(capsys, "sample", tmp_path / "far.py", "--init", "both", "--tilt", "none", *QUICK)
+    assert code == 1 and "Do not trust this run" in out and "R-hat" in out
+
+
+@pytest.mark.parametrize(
+    ("args", "word"),
+    [
+        (["sample", "none.py"], "sahmc init none.py"),
+        (["sample", "model.txt"], "FILE.py"),
+        (["sample", "broken.py"], "line 2"),
+        (["sample", "empty.py"], "log_density"),
+        (["sample", "good.py:other"], "log_density"),
+        (["sample", "good.py", "--init", "a,b"], "--init"),
+        (["sample", "good.py"], "initvals are needed"),
+        (["sample", "good.py", "--init", "0,0", "--draws", "0"], "draws"),
+        (["sample", "good.py", "--init", "0,0", "--kernel", "gibbs"], "kernel"),
+        (["sample", "good.py", "--init", "0,0", "--out", "run.csv"], "run.nc"),
+        (["sample", "good.py", "--init", "0,0", "--out", "none/run.nc"], "folder must exist"),
+        (["sample", "good.py", "--init", "0,0", "--out", "there.nc"], "not written over"),
+        (["resume", "none"], "holds none"),
+        (["summary", "none.nc"], "does not exist"),
+        (["summary", "good.py"], "cannot be read"),
+        (["init", "good.py"], "File exists"),
+    ],
+)
+def test_bad_usage_is_told_without_a_traceback(args, word, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "broken.py").write_text("x = 1\nx.y.z\n")
+    (tmp_path / "empty.py").write_text("x = 1\n")
+    (tmp_path / "good.py").write_text("def log_density(x):\n    return -(x**2).sum()\n")
+    (tmp_path / "there.nc").write_text("something")
+    code, _, err = said(capsys, *args)
+    assert code == 2 and word in err and "Traceback" not in err
+    with pytest.raises((ValueError, OSError)):
+        main([*args, "--debug"])
+
+
+def test_completion(capsys):
+    pytest.importorskip("shtab")
+    code, out, _ = said(capsys, "completion", "bash")
+    assert code == 0 and "sahmc" in out and "report" in out
+
+
+def test_usage_errors_of_the_parser_exit_with_two(capsys):
+    for args in (["smaple"], ["sample"], ["sample", "a.py", "--draws", "many"]):
+        with pytest.raises(SystemExit) as stop:
+            main(args)
+        assert stop.value.code == 2 and "usage: sahmc" in capsys.readouterr().err

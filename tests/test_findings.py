@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sahmc.findings import DRIFT, ESS, RHAT, _agreement, _modes
-from sahmc.scout import Sighting
+from sahmc.scout import Sightings
 
 NAMES = ["one", "two"]
 
@@ -70,13 +70,15 @@ def test_what_does_not_move_is_an_error():
     [(0.3, 2, True, "warning"), (0.3, 2, False, "error"), (0.3, 30, False, None), (0.001, 1, False, None)],
 )
 def test_modes_that_few_chains_saw(mass, chains, known, severity):
-    other = Sighting(np.zeros(2), 1 - mass, 32, True, np.ones((32, 10), bool), 1 - mass)
-    one = Sighting(np.ones(2), mass, chains, known, np.zeros((32, 10), bool), mass)
-    found = [f.severity for f in _modes(32, [other, one])]
-    assert found == ([severity] if severity else [])
+    masses = np.array([1 - mass, mass])
+    found = _modes(sightings([True, known], masses), masses, np.array([32, chains]), 32)
+    assert [f.severity for f in found] == ([severity] if severity else [])
+
+
+def sightings(known, expected):
+    return Sightings(np.eye(2), np.zeros(2), np.array(known), np.array(expected), np.zeros((32, 10), np.int8))
 
 
 def test_a_mode_whose_depth_and_width_promise_more_than_it_holds():
-    other = Sighting(np.zeros(2), 0.99, 32, True, np.ones((32, 10), bool), 0.4)
-    one = Sighting(np.ones(2), 0.0, 0, True, np.zeros((32, 10), bool), 0.6)
-    assert [f.severity for f in _modes(32, [other, one])] == ["warning"]
+    seen = sightings([True, True], [0.4, 0.6])
+    assert [f.severity for f in _modes(seen, np.array([1.0, 0.0]), np.array([32, 0]), 32)] == ["warning"]

@@ -114,7 +114,7 @@ def test_all_modes_from_one(tilt):
     assert np.abs(found.mean - target.masses).max() < 0.03
     assert target.worst_z(result) < 4
     assert result.tree_depth.shape == result.energy.shape and result.tree_depth.max() <= 10
-    assert result.num_deepest == 0 and not result.findings
+    assert result.num_deepest < 1e-4 * result.num_trajectories and not result.findings
 
 
 def test_cut_off_trees_are_a_finding():

@@ -182,9 +182,18 @@ def test_ctrl_c_before_there_are_draws_stops_the_run(monkeypatch, chunk):
 
 
 def test_ctrl_c_returns_what_was_drawn(monkeypatch):
-    interrupt_at(30, monkeypatch)
-    with pytest.warns(UserWarning, match="Interrupted"):
-        result = sahmc.sample(normal, jnp.zeros(3), draws=5000, tune=20, chains=4, random_seed=0)
+    monkeypatch.setattr(run, "CHUNK_SECONDS", 0.01)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def press(progress):
+        if progress.stage == "draw" and progress.done > progress.total / 4:
+            signal.raise_signal(signal.SIGINT)
+
+    try:
+        with pytest.warns(UserWarning, match="Interrupted"):
+            result = sahmc.sample(normal, jnp.zeros(3), draws=5000, tune=20, chains=4, random_seed=0, callback=press)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert result.settings["interrupted"] and 0 < result.draws.shape[1] < 5000
     assert result.expectation().mean.shape == (3,)
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from sahmc.algorithm import sahmc_step as sahmc_step
     from sahmc.barrier import EnergyBarrier as EnergyBarrier
     from sahmc.barrier import energy_barrier as energy_barrier
+    from sahmc.checkpoint import resume as resume
     from sahmc.findings import Finding as Finding
     from sahmc.gain import Gain as Gain
     from sahmc.hamiltonian.implicit import GeneralisedLeapfrog as GeneralisedLeapfrog
@@ -30,6 +31,15 @@ if TYPE_CHECKING:
     from sahmc.partition import EnergyPartition as EnergyPartition
     from sahmc.partition import TemperatureLadder as TemperatureLadder
     from sahmc.plots import plot_barrier as plot_barrier
+    from sahmc.plots import plot_energy as plot_energy
+    from sahmc.plots import plot_marginal as plot_marginal
+    from sahmc.plots import plot_overview as plot_overview
+    from sahmc.plots import plot_pair as plot_pair
+    from sahmc.plots import plot_round_trips as plot_round_trips
+    from sahmc.plots import plot_theta as plot_theta
+    from sahmc.plots import plot_visits as plot_visits
+    from sahmc.progress import Progress as Progress
+    from sahmc.report import write_report as write_report
     from sahmc.result import Result as Result
     from sahmc.sampling import sample as sample
     from sahmc.target import TiltedTarget as TiltedTarget
@@ -44,6 +54,7 @@ __version__ = "0.1.0"
 _HOME = {
     "sahmc.algorithm": ("SAHMCState", "init", "sahmc_step"),
     "sahmc.barrier": ("EnergyBarrier", "energy_barrier"),
+    "sahmc.checkpoint": ("resume",),
     "sahmc.findings": ("Finding",),
     "sahmc.gain": ("Gain",),
     "sahmc.hamiltonian.implicit": ("GeneralisedLeapfrog",),
@@ -53,7 +64,18 @@ _HOME = {
     "sahmc.kernels": ("HMC", "NUTS", "RMHMC", "RandomWalk"),
     "sahmc.model": ("Model",),
     "sahmc.partition": ("EnergyPartition", "TemperatureLadder"),
-    "sahmc.plots": ("plot_barrier",),
+    "sahmc.plots": (
+        "plot_barrier",
+        "plot_energy",
+        "plot_marginal",
+        "plot_overview",
+        "plot_pair",
+        "plot_round_trips",
+        "plot_theta",
+        "plot_visits",
+    ),
+    "sahmc.progress": ("Progress",),
+    "sahmc.report": ("write_report",),
     "sahmc.result": ("Result",),
     "sahmc.sampling": ("sample",),
     "sahmc.target": ("TiltedTarget",),

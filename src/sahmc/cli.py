@@ -4,41 +4,251 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from sahmc import __version__
 
+if TYPE_CHECKING:
+    from sahmc.result import Result
+
+GOOD, DOUBTFUL, WRONG, INTERRUPTED = 0, 1, 2, 130
+CODES = "Exit status: 0 good, 1 the run has findings of severity error, 2 bad usage, 130 interrupted."
+
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
+    arguments = parser().parse_args(argv)
+    if arguments.command is None:
+        parser().print_help()
+        return WRONG
+    try:
+        return int(arguments.run(arguments))
+    except (ValueError, OSError) as error:
+        if arguments.debug:
+            raise
+        print(f"sahmc: {error}", file=sys.stderr)
+        return WRONG
+    except KeyboardInterrupt:
+        if arguments.debug:
+            raise
+        print("sahmc: interrupted before there were draws", file=sys.stderr)
+        return INTERRUPTED
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
         prog="sahmc",
-        description="Draws from multimodal posteriors: Stochastic Approximation Hamiltonian Monte Carlo.",
-        epilog="Start with: sahmc demo",
+        description="Draws from posteriors with many modes: Stochastic Approximation Hamiltonian Monte Carlo.\n\n"
+        "  sahmc init model.py                    write an example model, with comments\n"
+        "  sahmc sample model.py --out run.nc     draw from it\n"
+        "  sahmc report run.nc                    look at what came out, in a browser",
+        epilog=CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"sahmc {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    demo = commands.add_parser(
+    top.add_argument("--version", action="version", version=f"sahmc {__version__}")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+
+    def command(name: str, run: Callable[[Any], int], help: str, description: str) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=help, description=description, epilog=CODES)
+        made.add_argument("--debug", action="store_true", help="show where in the code an error comes from")
+        made.set_defaults(run=run)
+        return made
+
+    make = command(
+        "init",
+        _init,
+        "write an example model, with comments",
+        "Write a model file to start from. `sahmc sample` runs it as it is.",
+    )
+    make.add_argument("file", type=Path, nargs="?", default=Path("model.py"), help="the file (default: %(default)s)")
+
+    sample = command(
+        "sample",
+        _sample,
+        "draw from a model in a Python file",
+        "Draw from the log density in a Python file, print a summary and the findings, and save the result.",
+    )
+    sample.add_argument("model", metavar="FILE.py[:NAME]", help="a file with a function log_density, or NAME in it")
+    sample.add_argument("--init", metavar="X,X,..|NAME", help="where chains start (default: init in the file)")
+    sample.add_argument(
+        "--draws", type=int, default=1000, metavar="N", help="draws of each chain (default: %(default)s)"
+    )
+    sample.add_argument("--tune", type=int, default=1000, metavar="N", help="warm-up iterations (default: %(default)s)")
+    sample.add_argument("--chains", type=int, default=32, metavar="N", help="chains (default: %(default)s)")
+    sample.add_argument("--thin", type=int, default=1, metavar="N", help="keep every N-th draw (default: %(default)s)")
+    sample.add_argument("--seed", type=int, metavar="N", help="random seed (default: made up, and recorded)")
+    sample.add_argument("--kernel", default="hmc", help="hmc, nuts, rmhmc or random_walk (default: %(default)s)")
+    sample.add_argument("--tilt", default="tempered", help="tempered, linear, step or none (default: %(default)s)")
+    sample.add_argument("--target-accept", type=float, default=0.8, metavar="P", help="(default: %(default)s)")
+    sample.add_argument("--x64", action="store_true", help="compute in double precision")
+    sample.add_argument(
+        "--checkpoint", type=Path, metavar="FOLDER", help="keep the run there, to resume it after a crash"
+    )
+    _output(sample)
+
+    resume = command(
+        "resume",
+        _resume,
+        "go on with a run that was killed or interrupted",
+        "Go on with the run in a checkpoint folder, to the same bits as if it had never stopped.",
+    )
+    resume.add_argument("checkpoint", type=Path, metavar="FOLDER", help="what --checkpoint of `sahmc sample` named")
+    _output(resume)
+
+    summary = command("summary", _summary, "print the summary of a run", "Print the table, the modes and the findings.")
+    summary.add_argument("run_file", type=Path, metavar="RUN", help="what --out of `sahmc sample` named")
+
+    report = command(
+        "report", _report, "write a page about a run", "Write one HTML page with findings, summary, modes and plots."
+    )
+    report.add_argument("run_file", type=Path, metavar="RUN", help="what --out of `sahmc sample` named")
+    report.add_argument("--out", type=Path, metavar="PAGE", help="the page (default: RUN with the ending .html)")
+
+    plot = command("plot", _plot, "draw the overview of a run", "Draw six plots of a run on one sheet.")
+    plot.add_argument("run_file", type=Path, metavar="RUN", help="what --out of `sahmc sample` named")
+    plot.add_argument("--out", type=Path, metavar="PNG", help="the picture (default: RUN with the ending .png)")
+
+    demo = command(
         "demo",
-        help="three modes from one: SAHMC beside plain HMC",
-        description="Sample the paper's three-mode mixture with default settings, every chain started in one mode, "
-        "and plain HMC with as many gradients; print the mode masses beside the truth and draw a picture.",
+        _demo,
+        "three modes from one: SAHMC beside plain HMC",
+        "Sample the paper's three-mode mixture with default settings, every chain started in one mode, and plain HMC "
+        "with as many gradients; print the mode masses beside the truth and draw a picture.",
     )
     demo.add_argument("--out", type=Path, default=Path("demo.png"), help="the picture (default: %(default)s)")
     demo.add_argument("--seed", type=int, default=0, help="random seed (default: %(default)s)")
-    args = parser.parse_args(argv)
-    if args.command is None:
-        parser.print_help()
-        return 2
 
+    complete = command(
+        "completion",
+        _completion,
+        "print a script for shell completion",
+        "Print a script that completes sahmc's commands: sahmc completion bash >> ~/.bashrc",
+    )
+    complete.add_argument("shell", choices=("bash", "zsh", "tcsh"))
+    return top
+
+
+def _output(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--out", type=Path, metavar="RUN", help="save the result: run.nc, or run.zarr")
+    command.add_argument("--overwrite", action="store_true", help="write over --out if it exists")
+    command.add_argument("--quiet", action="store_true", help="no progress bars")
+
+
+def _init(args: Any) -> int:
+    from sahmc.model_file import EXAMPLE
+
+    with args.file.open("x") as file:
+        file.write(EXAMPLE.format(name=args.file.name))
+    print(f"Wrote {args.file}. Next: sahmc sample {args.file} --out run.nc")
+    return GOOD
+
+
+def _sample(args: Any) -> int:
+    _check_output(args)
+    import jax
+
+    from sahmc.model_file import load_model
+    from sahmc.sampling import sample
+
+    if args.x64:
+        jax.config.update("jax_enable_x64", True)
+    loaded = load_model(args.model, args.init)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the summary has the findings
+        result = sample(
+            loaded.model,
+            loaded.init,
+            draws=args.draws,
+            tune=args.tune,
+            chains=args.chains,
+            thin=args.thin,
+            random_seed=args.seed,
+            kernel=args.kernel,
+            tilt=args.tilt,
+            target_accept=args.target_accept,
+            checkpoint=args.checkpoint,
+            progressbar=not args.quiet,
+        )
+    return _finish(result, args)
+
+
+def _resume(args: Any) -> int:
+    _check_output(args)
+    from sahmc.checkpoint import resume
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        result = resume(args.checkpoint, progressbar=not args.quiet)
+    return _finish(result, args)
+
+
+def _check_output(args: Any) -> None:
+    """Before the work, not after it."""
+    from sahmc.storage import check_target
+
+    if args.out is not None:
+        check_target(args.out, args.overwrite)
+
+
+def _finish(result: Result, args: Any) -> int:
+    if args.out is not None:
+        result.save(args.out, overwrite=args.overwrite)
+    code = _print(result)
+    if args.out is not None:
+        print(f"\nSaved {args.out}. Next: sahmc report {args.out}")
+    return code
+
+
+def _print(result: Result) -> int:
+    """The summary, and the exit status that goes with it."""
+    print(result.summary())
+    if result.sightings is not None and len(result.sightings.energy) > 1:
+        print(f"\nModes:\n{result.modes()}")
+    return DOUBTFUL if any(finding.severity == "error" for finding in result.findings) else GOOD
+
+
+def _summary(args: Any) -> int:
+    from sahmc.storage import load
+
+    return _print(load(args.run_file))
+
+
+def _report(args: Any) -> int:
+    from sahmc.report import write_report
+    from sahmc.storage import load
+
+    out = args.out or args.run_file.with_suffix(".html")
+    write_report(load(args.run_file), out)
+    print(f"Wrote {out}")
+    return GOOD
+
+
+def _plot(args: Any) -> int:
+    from sahmc.plots import plot_overview, save_figure
+    from sahmc.storage import load
+
+    out = args.out or args.run_file.with_suffix(".png")
+    save_figure(plot_overview(load(args.run_file)), out)
+    print(f"Wrote {out}")
+    return GOOD
+
+
+def _demo(args: Any) -> int:
     from sahmc.demo import run_demo
 
+    run_demo(args.out, args.seed)
+    return GOOD
+
+
+def _completion(args: Any) -> int:
     try:
-        run_demo(args.out, args.seed)
-    except (ValueError, OSError) as error:
-        print(f"sahmc: {error}", file=sys.stderr)
-        return 2
-    return 0
+        import shtab
+    except ImportError as error:
+        raise ValueError("shell completion needs shtab; install it with: pip install 'sahmc[cli]'") from error
+    print(shtab.complete(parser(), args.shell))
+    return GOOD
 
 
 if __name__ == "__main__":

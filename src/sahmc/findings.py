@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from sahmc.importance import error_of_mean, kish_efficiency, split_rhat, weighted_mean, weighted_variance
+from sahmc.importance import error_of_mean, kish_efficiency, weighted_mean, weighted_rhat, weighted_variance
 
 if TYPE_CHECKING:
     from sahmc.result import Result
-    from sahmc.scout import Sighting
+    from sahmc.scout import Sightings
 
 ERROR, WARNING = "error", "warning"
 RHAT, RHAT_BAD = 1.05, 1.5
@@ -43,17 +43,23 @@ class Finding(NamedTuple):
         return f"{self.severity}: {self.sentence} {self.advice} [{self.code}]"
 
 
-def examine(result: Result, flat: np.ndarray, sightings: list[Sighting], every: int = 1) -> tuple[Finding, ...]:
-    """``flat`` are draws as vectors (chain, draw, dim), of every ``every``-th chain; ``sightings`` their modes."""
-    found = [*_run(result), *_weights(result), *_ladder(result), *_theta(result, every), *_modes(len(flat), sightings)]
-    quantities = np.concatenate([flat, result.log_density[::every, :, None]], axis=2).astype(float)
-    names = [*(f"coordinate {i}" for i in range(flat.shape[2])), "the log density"]
-    for mode in sightings:
-        if len(sightings) > 1 and MASS < mode.mass < 1 - MASS:
-            quantities = np.concatenate([quantities, mode.mine[..., None].astype(float)], axis=2)
-            names.append(f"the mass of the mode near {_short(mode.position)}")
-    weight = result.weight[::every]
-    found += _agreement(quantities, names, weight / weight.sum())
+def examine(result: Result, flat: np.ndarray, names: list[str], every: tuple[int, int]) -> tuple[Finding, ...]:
+    """``flat`` are quantities (chain, draw, quantity) with their names, of every so many-th chain and draw."""
+    pick = slice(None, None, every[0]), slice(None, None, every[1])
+    found = [*_run(result), *_weights(result), *_ladder(result), *_theta(result, every)]
+    quantities = np.concatenate([flat, result.log_density[pick][..., None]], axis=2).astype(float)
+    names = [*names, "the log density"]
+    weight = result.weight[pick]
+    weight = weight / weight.sum()
+    seen = result.sightings
+    if seen is not None and len(seen.energy) > 1:
+        seen = seen._replace(label=seen.label[pick])
+        mass = seen.mass(weight)
+        found += _modes(seen, mass, seen.chains(result.region[pick] == 0), len(flat))
+        for k in np.flatnonzero((mass > MASS) & (mass < 1 - MASS)):
+            quantities = np.concatenate([quantities, (seen.label == k)[..., None].astype(float)], axis=2)
+            names.append(f"the mass of the mode near {_short(seen.minimum[k])}")
+    found += _agreement(quantities, names, weight)
     return tuple(sorted(found, key=lambda f: f.severity != ERROR))
 
 
@@ -170,7 +176,7 @@ def _ladder(result: Result) -> Iterator[Finding]:
         )
 
 
-def _theta(result: Result, every: int) -> Iterator[Finding]:
+def _theta(result: Result, every: tuple[int, int]) -> Iterator[Finding]:
     """Under a frozen theta two halves of the chains must visit the levels alike."""
     chains, regions = result.energy.shape[0], result.theta.shape[-1]
     if regions == 1 or result.theta.ndim > 1 or result.settings["adapt"] != "tune" or chains < 4:
@@ -201,29 +207,25 @@ def _theta(result: Result, every: int) -> Iterator[Finding]:
         )
 
 
-def _modes(chains: int, sightings: list[Sighting]) -> Iterator[Finding]:
-    for mode in sightings:
-        if len(sightings) == 1:
-            continue
-        if mode.expected > EXPECTED and mode.mass < mode.expected / 10:
+def _modes(seen: Sightings, mass: np.ndarray, chains: np.ndarray, total: int) -> Iterator[Finding]:
+    for k, expected in enumerate(seen.expected):
+        near = _short(seen.minimum[k])
+        if expected > EXPECTED and mass[k] < expected / 10:
             yield Finding(
                 "modes",
                 WARNING,
-                f"The mode near {_short(mode.position)} should hold {mode.expected:.2f} of the mass by its depth and "
-                f"width, but in the draws it holds {mode.mass:.2g}.",
-                mode.expected,
+                f"The mode near {near} should hold {expected:.2f} of the mass by its depth and width, but in the draws "
+                f"it holds {mass[k]:.2g}.",
+                float(expected),
                 "Chains may not find their way into it: raise tune and draws, and leave jumps on.",
             )
-        if mode.mass < MASS:
-            continue
-        where = f"The mode near {_short(mode.position)}, of mass {mode.mass:.2f},"
-        if mode.chains < chains / 4:
-            late = "" if mode.known else ", and found only while draws were made, so its mass is not known"
+        if mass[k] >= MASS and chains[k] < total / 4:
+            late = "" if seen.known[k] else ", and found only while draws were made, so its mass is not known"
             yield Finding(
                 "modes",
-                WARNING if mode.known else ERROR,
-                f"{where} was seen by {mode.chains} of {chains} chains{late}.",
-                mode.chains,
+                WARNING if seen.known[k] else ERROR,
+                f"The mode near {near}, of mass {mass[k]:.2f}, was seen by {chains[k]} of {total} chains{late}.",
+                float(chains[k]),
                 "Raise draws and tune, or start some chains there with initvals.",
             )
 
@@ -236,8 +238,7 @@ def _agreement(values: np.ndarray, names: list[str], weight: np.ndarray) -> Iter
     if not moves.any():
         yield Finding("stuck", ERROR, "Nothing moved.", 0.0, "Check the log density and where it starts.")
         return
-    influence = weight.size * weight[..., None] * (values - mean)
-    rhat = np.where(moves, split_rhat(influence), 1.0)
+    rhat = weighted_rhat(values, weight)
     worst = int(np.argmax(rhat))
     if rhat[worst] > RHAT:
         yield Finding(

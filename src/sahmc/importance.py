@@ -6,9 +6,13 @@ the posterior counts for less.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+
+BLOCK = 2**26
+"""Bytes of draws, in double precision, that are looked at together."""
 
 
 class Expectation(NamedTuple):
@@ -64,6 +68,27 @@ def weighted_mean(values: np.ndarray, weight: np.ndarray) -> Expectation:
 def weighted_variance(values: np.ndarray, weight: np.ndarray) -> Any:
     column = weight.reshape(weight.shape + (1,) * (values.ndim - 2))
     return (column * (values - (column * values).sum(axis=(0, 1))) ** 2).sum(axis=(0, 1))
+
+
+def weighted_ess(values: np.ndarray, weight: np.ndarray) -> Any:
+    """Posterior variance over squared standard error: independent draws that would tell the mean as well."""
+    error = weighted_mean(values, weight).mcse
+    return np.where(error > 0, weighted_variance(values, weight) / np.where(error > 0, error, 1.0) ** 2, np.nan)
+
+
+def weighted_rhat(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Split R-hat of the influence values of each quantity of (chain, draw, quantity); 1 for one that never moves."""
+    mean = weighted_mean(values, weight).mean
+    moves = weighted_variance(values, weight) > 1e-12 * mean**2
+    return np.where(moves, split_rhat(weight.size * weight[..., None] * (values - mean)), 1.0)
+
+
+def by_columns(measure: Callable[[np.ndarray], tuple[Any, ...]], values: np.ndarray) -> tuple[np.ndarray, ...]:
+    """``measure`` of (chain, draw, quantity) for values (chain, draw, ...), some quantities at a time."""
+    columns = values.reshape(*values.shape[:2], -1)
+    width = max(1, BLOCK // (8 * columns.shape[0] * columns.shape[1]))
+    parts = [measure(columns[..., i : i + width].astype(float)) for i in range(0, columns.shape[2], width)]
+    return tuple(np.concatenate(part).reshape(values.shape[2:]) for part in zip(*parts, strict=True))
 
 
 def kish_efficiency(weight: np.ndarray) -> float:

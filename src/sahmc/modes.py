@@ -35,7 +35,9 @@ class Descent(NamedTuple):
 def energies(program: Program, points: Float[Array, "points dim"]) -> tuple[Any, Any]:
     """-log density and its gradient, the prior's included."""
     energy, grad, base = jax.vmap(program)(points)
-    return (energy, grad) if base is None else (energy + base.energy, grad + base.grad)
+    if base is None:
+        return energy, grad
+    return energy + base.energy, None if grad is None else grad + base.grad
 
 
 @jax.jit
@@ -103,9 +105,15 @@ def divided(program: Program, points: np.ndarray, energy: np.ndarray) -> tuple[n
 def find_minima(
     program: Program, points: np.ndarray, scale: np.ndarray, steps: int
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """The lowest point of each mode that ``points`` roll down to, the mode of each point, and the gradients spent."""
-    end = roll_down(program, start_descent(program, jnp.asarray(points)), jnp.asarray(scale, points.dtype), steps)
-    position, energy = np.asarray(end.position), np.asarray(end.energy)
+    """The lowest point of each mode that ``points`` roll down to, the mode of each point, and the gradients spent.
+
+    Without gradients points stay where they are.
+    """
+    if jax.eval_shape(program, points[0])[1] is None:
+        position, energy, steps = points, np.asarray(energies(program, jnp.asarray(points))[0]), 0
+    else:
+        end = roll_down(program, start_descent(program, jnp.asarray(points)), jnp.asarray(scale, points.dtype), steps)
+        position, energy = np.asarray(end.position), np.asarray(end.energy)
     label, spent = divided(program, position, energy)
     lowest = [np.flatnonzero(label == k)[np.argmin(energy[label == k])] for k in range(label.max() + 1)]
     return position[lowest], label, len(points) * (steps + 1) + spent

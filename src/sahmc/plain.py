@@ -12,9 +12,20 @@ from sahmc.kernels.base import Kernel
 from sahmc.partition import TemperatureLadder
 from sahmc.plan import Plan
 from sahmc.program import Program
-from sahmc.run import Draw, Runner, RunState, Schedule, Setup
+from sahmc.run import Draw, RunState, Schedule, Setup
+from sahmc.stage import Runner
 from sahmc.step_size import init_step_size
 from sahmc.tilt import TemperedTilt
+
+MEMORY = 2**28
+"""Bytes of draws that a stage of the warm-up may keep."""
+FEWEST = 8
+"""Draws that it keeps in any case."""
+
+
+def memory_thin(position: Any, moves: int) -> int:
+    """Every how many moves positions (chain, dim) may be kept."""
+    return -(-moves * position.size * position.dtype.itemsize // MEMORY)
 
 
 class Stretch(NamedTuple):
@@ -46,7 +57,11 @@ class Bench:
         eager: bool = False,
         thin: int = 1,
     ) -> Stretch:
-        """``moves`` at exp(-beta U), the step size tuned on the way unless the kernel has its own."""
+        """``moves`` at exp(-beta U), the step size tuned on the way unless the kernel has its own.
+
+        Of ``thin`` of them one is kept, or of more where positions are so large that all would not fit into memory.
+        """
+        thin = max(thin, min(moves // FEWEST, memory_thin(state.sahmc.chains.position, moves)))
         tunes = self.plan.kernel.tunes_step_size
         dtype: Any = state.sahmc.chains.position.dtype
         first = jnp.full(1, step_size if tunes else 1.0, dtype)

@@ -11,7 +11,7 @@ from sahmc.model import Model
 from sahmc.partition import EnergyPartition, TemperatureLadder
 from sahmc.theta import desired_frequencies
 from sahmc.tilt import TILTS, LinearTilt, NoTilt, StepTilt, TemperedTilt, Tilt
-from sahmc.validate import require, require_count, require_known
+from sahmc.validate import is_number, require, require_count, require_flag, require_known
 
 PARTITIONS: dict[type[Tilt], type] = {
     StepTilt: EnergyPartition,
@@ -100,10 +100,11 @@ def make_plan(
     for name in ("draws", "tune", "chains", "thin"):
         require_count(numbers[name], name)
     accept = numbers["target_accept"]
-    require(0 < accept < 1, "target_accept must lie in (0, 1)", accept, "use 0.8 for HMC, 0.3 for a random walk")
+    ok = is_number(accept) and 0 < accept < 1
+    require(ok, "target_accept must lie in (0, 1)", accept, "use 0.8 for HMC, 0.3 for a random walk")
     require_known(theta, ("shared", "per-chain"), "theta")
     require_known(adapt, ("tune", "always"), "adapt")
-    require(isinstance(jumps, bool), "jumps must be True or False", jumps, "leave it True")
+    require_flag(jumps, "jumps")
     has_prior = isinstance(model, Model)
     require(callable(model) or has_prior, "model must be a log density or a Model", model, "pass a function")
     if not isinstance(kernel, Kernel):
@@ -115,7 +116,7 @@ def make_plan(
     else:
         must = "desired needs a partition, or its length cannot be known"
         require(desired is None, must, "desired without partition", "pass partition= too")
-    if isinstance(gain, (int, float)):
+    if is_number(gain):
         gain = Gain(gain)
     given = gain is None or isinstance(gain, Gain)
     require(given, "gain must be a Gain, a number t0 or None", gain, "pass Gain(t0=...)")

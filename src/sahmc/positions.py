@@ -73,6 +73,23 @@ def flatten(position: Any, where: str) -> tuple[jax.Array, Callable[[jax.Array],
     return flat, unravel
 
 
+def split(flat: np.ndarray, unravel: Callable[[jax.Array], Any]) -> Any:
+    """What ``unravel`` makes of vectors, for a whole array of them at once and without a copy: (..., dim) to leaves."""
+    leaves, tree = jax.tree.flatten(jax.eval_shape(unravel, jax.ShapeDtypeStruct(flat.shape[-1:], flat.dtype)))
+    ends = np.cumsum([leaf.size for leaf in leaves])
+    parts = [
+        flat[..., end - leaf.size : end].reshape(*flat.shape[:-1], *leaf.shape).astype(leaf.dtype, copy=False)
+        for leaf, end in zip(leaves, ends, strict=True)
+    ]
+    return jax.tree.unflatten(tree, parts)
+
+
+def named(tree: Any) -> dict[str, Any]:
+    """Leaves by name: the keys of a dict, joined by dots where they are nested; "x" if there is but one array."""
+    paths = jax.tree_util.tree_flatten_with_path(tree)[0]
+    return {jax.tree_util.keystr(path, simple=True, separator=".") or "x": leaf for path, leaf in paths}
+
+
 def check_starts(energy: jax.Array, grad: jax.Array | None, base: Any) -> None:
     """Raise for the first chain whose log density or gradient is not finite at its start."""
     for name, value in {

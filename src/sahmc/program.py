@@ -46,6 +46,9 @@ class _Steps:
         self.key = _describe(jaxpr)
         self.hash = hash(self.key)
 
+    def __repr__(self) -> str:
+        return str(self.jaxpr)
+
     def __hash__(self) -> int:
         return self.hash
 

@@ -4,25 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from os import PathLike
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from sahmc.datatree import to_datatree, to_inferencedata
 from sahmc.findings import Finding
 from sahmc.importance import (
+    BLOCK,
     Expectation,
+    by_columns,
     error_of_mean,
     kish_efficiency,
     systematic_resample,
+    weighted_ess,
     weighted_mean,
-    weighted_variance,
 )
+from sahmc.mode_table import ModeTable, find_modes
 from sahmc.partition import EnergyPartition, TemperatureLadder
+from sahmc.storage import load, save
+from sahmc.summary import Summary, summarise
 from sahmc.theta import expected_frequency
 from sahmc.tilt import TemperedTilt, Tilt
 from sahmc.validate import require, require_count
+
+if TYPE_CHECKING:
+    from sahmc.run import Draw
+    from sahmc.scout import Sightings
+    from sahmc.source import Source
+    from sahmc.stage import Path
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,6 +66,14 @@ class Result:
         for each draw kept; and in all moves while draws were made, those between the draws included.
     ``tree_depth``, ``num_deepest``
         of NUTS: doublings of the trajectory of each draw kept; and in all moves, how many reached the largest depth.
+    ``path``
+        theta and round trips at fixed moments of adaptation and drawing.
+    ``sightings``
+        the modes in the draws as vectors, and the mode of each draw; ``modes()`` tells more.
+    ``warmup_draws``
+        of the adaptation, raw, if asked for.
+    ``source``
+        what made the draws, while the process lives; None in a result that was loaded.
     ``num_failed``
         of RMHMC: moves rejected because an implicit step did not converge or does not reverse.
     """
@@ -80,11 +101,14 @@ class Result:
     tilt: Tilt
     settings: Mapping[str, Any]
     findings: tuple[Finding, ...] = ()
+    path: Path | None = None
+    sightings: Sightings | None = None
+    warmup_draws: Draw | None = None
+    source: Source | None = None
 
     def __post_init__(self) -> None:
-        for array in jax.tree.leaves(
-            [v for k, v in vars(self).items() if k not in ("tilt", "settings", "warmup", "findings")]
-        ):
+        left = ("tilt", "settings", "warmup", "findings", "source")
+        for array in jax.tree.leaves([v for k, v in vars(self).items() if k not in left]):
             if isinstance(array, np.ndarray):
                 array.flags.writeable = False
 
@@ -103,30 +127,30 @@ class Result:
 
     def expectation(self, fn: Callable[[Any], Any] | None = None) -> Expectation:
         """Posterior mean of ``fn`` of a position (the position itself if None) and its Monte Carlo standard error."""
-        weight = self.weight
-        parts = jax.tree.map(lambda f: weighted_mean(f, weight), self._values(fn))
-        return Expectation(*(_pick(parts, i) for i in range(2)))
+        values, tree = jax.tree.flatten(self.values(fn))
+        parts = [by_columns(lambda columns: weighted_mean(columns, self.weight), leaf) for leaf in values]
+        return Expectation(*(jax.tree.unflatten(tree, part) for part in zip(*parts, strict=True)))
 
     def ess(self, fn: Callable[[Any], Any] | None = None) -> Any:
         """Effective sample size of ``expectation(fn)``: posterior variance over squared standard error.
 
         Autocorrelation and weights both count.
         """
-        weight = self.weight
-
-        def one(values: np.ndarray) -> np.ndarray:
-            error = weighted_mean(values, weight).mcse
-            spread = weighted_variance(values, weight)
-            return np.where(error > 0, spread / np.where(error > 0, error, 1.0) ** 2, np.nan)
-
-        return jax.tree.map(one, self._values(fn))
+        return jax.tree.map(
+            lambda leaf: by_columns(lambda columns: (weighted_ess(columns, self.weight),), leaf)[0], self.values(fn)
+        )
 
     def resample(self, n: int | None = None, seed: int = 0) -> Any:
         """``n`` equal-weight draws of the posterior (as many as were made if None), chain by chain in time order."""
         n = self.log_weight.size if n is None else n
         require_count(n, "n")
+        chosen = self.resample_index(n, seed)
+        return jax.tree.map(lambda x: np.asarray(x[chosen]), self.draws)
+
+    def resample_index(self, n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        """Which chain and which draw each of ``n`` equal-weight draws is."""
         index = systematic_resample(self.weight.ravel(), n, np.random.default_rng(seed))
-        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[index], self.draws)
+        return np.unravel_index(index, self.log_weight.shape)  # type: ignore[return-value]
 
     def log_omega(self, log_total: float = 0.0) -> np.ndarray:
         """log omega_i of every region; for a tempered tilt log Z(beta_i), level 0 being the posterior.
@@ -165,16 +189,67 @@ class Result:
         value = self.log_omega()[0] - self.log_omega()[-1]
         return Expectation(value, error_of_mean(bottom / bottom.mean() - last / last.mean()))
 
-    def membership(self, every: int = 1) -> np.ndarray:
-        """Of every draw in every region, under the frozen theta; of every ``every``-th chain."""
+    def membership(self, every: tuple[int, int] = (1, 1)) -> np.ndarray:
+        """Of every draw in every region, under the frozen theta; of every so many-th chain and draw."""
         member = jax.vmap(self.tilt.membership, (None, 0))
-        return np.asarray(
-            jax.vmap(member, (None, 0))(jnp.asarray(self.theta), jnp.asarray(self.energy[::every])), dtype=float
-        )
+        energy = jnp.asarray(self.energy[:: every[0], :: every[1]])
+        return np.asarray(jax.vmap(member, (None, 0))(jnp.asarray(self.theta), energy), dtype=float)
 
-    def _values(self, fn: Callable[[Any], Any] | None) -> Any:
-        values = self.draws if fn is None else jax.vmap(jax.vmap(fn))(self.draws)
-        return jax.tree.map(lambda x: np.asarray(x, dtype=float), values)
+    def values(self, fn: Callable[[Any], Any] | None = None) -> Any:
+        """``fn`` of every draw, arrays (chain, draw, ...); the draws themselves if None."""
+        if fn is None:
+            return self.draws
+        each = sum(leaf[0].nbytes for leaf in jax.tree.leaves(self.draws))
+        step = max(1, BLOCK // each)
+        mapped = jax.vmap(jax.vmap(fn))
+        parts = [
+            jax.tree.map(np.asarray, mapped(jax.tree.map(lambda x: x[i : i + step], self.draws)))  # noqa: B023
+            for i in range(0, len(self.energy), step)
+        ]
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+
+    def modes(self) -> ModeTable:
+        """The modes of the posterior, heaviest first, without being told how many: mass, place, who saw them."""
+        return find_modes(self)
+
+    def summary(self, fn: Callable[[Any], Any] | None = None, prob: float = 0.94) -> Summary:
+        """A table of every quantity, and the findings in words: print it, show it in a notebook, ``.table``.
+
+        Mean, standard deviation and highest-density interval of probability ``prob`` of the posterior, Monte Carlo
+        standard error, effective sample size and R-hat with weights; of the position, or of ``fn`` of it.
+        """
+        return summarise(self, fn, prob)
+
+    def to_datatree(
+        self,
+        *,
+        coords: Mapping[str, Any] | None = None,
+        dims: Mapping[str, Any] | None = None,
+        rejuvenate: int = 0,
+        seed: int = 0,
+    ) -> Any:
+        """An ``xarray.DataTree`` in ArviZ's schema: see ``sahmc.datatree.to_datatree``."""
+        return to_datatree(self, coords=coords, dims=dims, rejuvenate=rejuvenate, seed=seed)
+
+    def to_inferencedata(
+        self,
+        *,
+        coords: Mapping[str, Any] | None = None,
+        dims: Mapping[str, Any] | None = None,
+        rejuvenate: int = 0,
+        seed: int = 0,
+    ) -> Any:
+        """The same as an ``arviz.InferenceData``, for ArviZ before 1.0."""
+        return to_inferencedata(self.to_datatree(coords=coords, dims=dims, rejuvenate=rejuvenate, seed=seed))
+
+    def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> None:
+        """Write a NetCDF file (or, if ``path`` ends in ".zarr", a Zarr store) that ArviZ and ``load`` read."""
+        save(self, path, overwrite)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Result:
+        """What ``save`` wrote. The model is not in it: there is no ``rejuvenate``, nor a new search for modes."""
+        return load(path)
 
     def __repr__(self) -> str:
         chains, draws = self.log_weight.shape
@@ -186,7 +261,3 @@ class Result:
             f"{self.num_diverging} divergences, weight efficiency {kish_efficiency(self.weight):.2f}, "
             f"seed {self.settings['random_seed']}, {len(self.findings) or 'no'} findings>"
         )
-
-
-def _pick(parts: Any, index: int) -> Any:
-    return jax.tree.map(lambda e: e[index], parts, is_leaf=lambda e: isinstance(e, Expectation))

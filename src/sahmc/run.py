@@ -1,10 +1,9 @@
-"""The compiled loop, in chunks driven from the host: progress and interrupts happen between chunks."""
+"""The compiled loop, in chunks driven from the host."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -30,6 +29,8 @@ PATIENCE = 8
 CHUNK_SECONDS = 0.3
 CHUNK_BYTES = 2**26
 CHUNK_DRAWS = 2048
+MARKS = 64
+"""Moments of a stage at which theta is noted."""
 
 
 @strategy
@@ -42,6 +43,8 @@ class Setup:
     desired: Float[Array, " regions"]
     gain: Gain
     target_accept: Any
+    keep: Program | None = None
+    """What is kept of a position; all of it if None."""
 
 
 class Schedule(NamedTuple):
@@ -73,6 +76,7 @@ class Draw(NamedTuple):
     """What is kept of an iteration, for every chain. Leading axes (draw, chain)."""
 
     position: Any
+    """Or what ``keep`` makes of it."""
     energy: Any
     base_energy: Any
     region: Any
@@ -81,6 +85,18 @@ class Draw(NamedTuple):
     diverging: Any
     tree_depth: Any
     """None for kernels whose trajectories do not grow."""
+
+
+def total_energy(draws: Draw) -> Any:
+    """The prior's included."""
+    return draws.energy if draws.base_energy is None else draws.energy + draws.base_energy
+
+
+class Noted(NamedTuple):
+    """theta and the round trips of each chain, at some moments (leading axis)."""
+
+    theta: Any
+    trips: Any
 
 
 class Tally(NamedTuple):
@@ -104,10 +120,13 @@ def run_chunk(
     setup: Setup,
     schedule: Schedule,
     num: Int[Array, ""],
-    phase: Int[Array, ""],
+    done: Int[Array, ""],
+    every: Int[Array, ""],
     capacity: int,
-) -> tuple[RunState, Draw, Tally]:
-    """``num`` moves. A draw is the last of ``schedule.thin``; ``phase`` of the first were made by an earlier chunk."""
+) -> tuple[RunState, Draw, Noted, Tally]:
+    """``num`` moves of a stage that has ``done`` some. A draw is the last of ``schedule.thin``, what is noted the last
+    of ``every``; both in slots that count from the one in which ``done`` lies.
+    """
 
     deepest = setup.kernel.max_tree_depth
 
@@ -129,7 +148,7 @@ def run_chunk(
 
         chains = sahmc.chains
         draw = Draw(
-            position=chains.position,
+            position=chains.position if setup.keep is None else jax.vmap(setup.keep)(chains.position),
             energy=chains.energy,
             base_energy=None if chains.base is None else chains.base.energy,
             region=info.level,
@@ -152,16 +171,23 @@ def run_chunk(
         return RunState(sahmc, steps, trips, state.t + schedule.learn_theta, state.t_key + 1), draw, tally
 
     def body(i: Int[Array, ""], carry: Any) -> Any:
-        state, kept, tally = carry
+        state, kept, noted, tally = carry
         state, draw, more = iterate(state)
-        slot = (phase + i) // schedule.thin
-        kept = jax.tree.map(lambda all, new: all.at[slot].set(new), kept, draw)
-        return state, kept, jax.tree.map(jnp.add, tally, more)
+
+        def into(size: Any, slots: Any, values: Any) -> Any:
+            slot = (done + i) // size - done // size
+            return jax.tree.map(lambda all, new: all.at[slot].set(new), slots, values)
+
+        kept = into(schedule.thin, kept, draw)
+        noted = into(every, noted, Noted(state.sahmc.theta.theta, state.trips.trips))
+        return state, kept, noted, jax.tree.map(jnp.add, tally, more)
 
     _, draw, tally = jax.eval_shape(iterate, state)
     kept = jax.tree.map(lambda x: jnp.zeros((capacity, *x.shape), x.dtype), draw)
+    marked = Noted(state.sahmc.theta.theta, state.trips.trips)
+    noted = jax.tree.map(lambda x: jnp.zeros((MARKS + 1, *x.shape), x.dtype), marked)
     zero = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), tally)
-    return jax.lax.fori_loop(0, num, body, (state, kept, zero))
+    return jax.lax.fori_loop(0, num, body, (state, kept, noted, zero))
 
 
 def log_weights(
@@ -179,45 +205,65 @@ def log_weights(
     return jax.vmap(one, (own, own, 0))(theta, visited, energy)
 
 
+def draw_structure(setup: Setup, state: RunState) -> Any:
+    """Of what is kept of an iteration, as ``iterate`` makes it."""
+    whole = 0 if setup.keep is None else jax.tree.unflatten(setup.keep.returns, range(setup.keep.returns.num_leaves))
+    base = None if state.sahmc.chains.base is None else 0
+    depth = 0 if setup.kernel.max_tree_depth else None
+    return jax.tree.structure(Draw(whole, 0, base, 0, 0, 0, 0, depth))
+
+
 class Chunk(NamedTuple):
     """What comes out between two looks at the host."""
 
     state: RunState
     draws: Draw
+    noted: Noted
     visits: np.ndarray
-    iterations: int
+    moves: int
     tally: Tally
 
 
 def chunks(
-    rng_key: Key[Array, ""], state: RunState, setup: Setup, schedule: Schedule, draws: int, capacity: int
+    rng_key: Key[Array, ""],
+    state: RunState,
+    setup: Setup,
+    schedule: Schedule,
+    draws: int,
+    capacity: int,
+    done: int = 0,
+    every: int = NEVER,
 ) -> Iterator[Chunk]:
-    """``draws`` of them in chunks of about ``CHUNK_SECONDS``, in bits that do not depend on how they were cut."""
-    total, done, size = draws * schedule.thin, 0, 16
+    """What is left of ``draws`` after ``done`` moves, in chunks of about ``CHUNK_SECONDS``, in bits that do not depend
+    on how they were cut; theta is noted after each ``every`` moves.
+    """
+    total, size = draws * schedule.thin, 16
     while done < total:
         phase = done % schedule.thin
         size = min(size, total - done, capacity * schedule.thin - phase)
         before = np.asarray(state.sahmc.theta.visits)
         began = time.perf_counter()
-        state, kept, tally = jax.block_until_ready(
-            run_chunk(rng_key, state, setup, schedule, jnp.int32(size), jnp.int32(phase), capacity)
+        state, kept, noted, tally = jax.block_until_ready(
+            run_chunk(rng_key, state, setup, schedule, *map(jnp.int32, (size, done, every)), capacity)
         )
         rate = size / max(time.perf_counter() - began, 1e-9)
         complete = (phase + size) // schedule.thin
         visits = np.asarray(state.sahmc.theta.visits).astype(np.int64) - before
         state = _forget_counts(state)
+        marks = (done + size) // every - done // every
         done += size
         yield Chunk(
             state=state,
             draws=_first(kept, complete),
+            noted=_first(noted, marks),
             visits=visits,
-            iterations=size,
+            moves=size,
             tally=Tally(*(np.asarray(total).item() for total in tally)),
         )
         size = max(16, int(rate * CHUNK_SECONDS))
 
 
-def _first(kept: Draw, num: int) -> Draw:
+def _first(kept: Any, num: int) -> Any:
     return jax.tree.map(lambda x: np.array(np.asarray(x)[:num]), kept)
 
 
@@ -225,52 +271,6 @@ def _forget_counts(state: RunState) -> RunState:
     """Only whether a region was ever visited stays in the 32-bit counters, which the host has read."""
     theta = state.sahmc.theta
     return state._replace(sahmc=state.sahmc._replace(theta=theta._replace(visits=jnp.minimum(theta.visits, 1))))
-
-
-class Outcome(NamedTuple):
-    """A whole stage."""
-
-    state: RunState
-    draws: Any
-    visits: np.ndarray
-    tally: Tally
-    interrupted: bool
-
-
-@dataclass(frozen=True)
-class Runner:
-    """Runs stages: what they have in common, and whom to tell how far they are."""
-
-    rng_key: Key[Array, ""]
-    capacity: int
-    report: Callable[..., None]
-    worth: float = 1.0
-    """Of a move on the progress bar, which counts the moves that were planned: longer ones are fewer."""
-
-    def stage(self, name: str, state: RunState, setup: Setup, schedule: Schedule, draws: int, *, keep: bool) -> Outcome:
-        """Make ``draws``, and ``keep`` them or not. Ctrl-C while they are kept ends the stage with those there are."""
-        kept: list[Draw] = []
-        visits = np.zeros(state.sahmc.theta.visits.shape, np.int64)
-        tally = Tally(*(0 for _ in Tally._fields))
-        interrupted = False
-        try:
-            for chunk in chunks(self.rng_key, state, setup, schedule, draws, self.capacity):
-                state = chunk.state
-                visits += chunk.visits
-                tally = Tally(*(a + b for a, b in zip(tally, chunk.tally, strict=True)))
-                if keep:
-                    kept.append(chunk.draws)
-                regions = f"{int((visits.reshape(-1, visits.shape[-1]).sum(0) > 0).sum())}/{visits.shape[-1]}"
-                trips = int(jnp.sum(state.trips.trips))
-                accept = chunk.tally.mechanical_acceptance / max(1, chunk.tally.trajectories)
-                done = self.worth * chunk.iterations
-                self.report(name, done, accept=accept, diverging=tally.diverging, regions=regions, trips=trips)
-        except KeyboardInterrupt:
-            if not any(len(part.energy) for part in kept):
-                raise
-            interrupted = True
-        drawn = jax.tree.map(lambda *parts: np.concatenate(parts), *kept) if kept else None
-        return Outcome(state, drawn, visits, tally, interrupted)
 
 
 def chunk_capacity(chains: int, dim: int) -> int:

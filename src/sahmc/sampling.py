@@ -6,6 +6,8 @@ import dataclasses
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -15,30 +17,34 @@ import numpy as np
 
 from sahmc import __version__
 from sahmc.algorithm import init
+from sahmc.checkpoint import identity, keep_run, recorded
 from sahmc.findings import examine
 from sahmc.gain import Gain
 from sahmc.importance import log_normalise
+from sahmc.journal import Journal
 from sahmc.kernels import Kernel
 from sahmc.model import Model
 from sahmc.partition import EnergyPartition, TemperatureLadder
 from sahmc.pilot import come_down
 from sahmc.plain import Bench
 from sahmc.plan import Plan, make_plan
-from sahmc.positions import check_starts, starting_positions
+from sahmc.positions import check_starts, split, starting_positions
 from sahmc.program import Program
-from sahmc.progress import progress
+from sahmc.progress import Progress, progress
 from sahmc.result import Result
 from sahmc.round_trips import init_round_trips
-from sahmc.run import Outcome, Runner, RunState, Schedule, chunk_capacity
-from sahmc.scout import Sighting, lowest_draws, posterior_draws
+from sahmc.run import RunState, Schedule, chunk_capacity
+from sahmc.source import Source
+from sahmc.stage import Outcome, Runner
+from sahmc.stage import Path as ThetaPath
 from sahmc.step_size import init_step_size
-from sahmc.target import TiltedTarget, energy_program
+from sahmc.target import TiltedTarget, energy_program, keep_program
 from sahmc.tilt import NoTilt, TemperedTilt, Tilt
-from sahmc.validate import require
+from sahmc.validate import require, require_flag, require_function
 from sahmc.warmup import Ready, warm_up
 
-EXAMINED = 512
-"""Chains that are examined; of more, every second or third, since that work is the host's."""
+EXAMINED, EXAMINED_COORDINATES, EXAMINED_BYTES = 512, 1000, 2**27
+"""Chains and coordinates that are examined at most, and the size of their draws."""
 
 
 def sample(
@@ -59,7 +65,11 @@ def sample(
     adapt: Literal["tune", "always"] = "tune",
     thin: int = 1,
     jumps: bool = True,
+    keep: Callable[[Any], Any] | None = None,
+    save_warmup: bool = False,
+    checkpoint: str | Path | None = None,
     progressbar: bool = True,
+    callback: Callable[[Progress], None] | None = None,
 ) -> Result:
     """Draw from a posterior that may have many modes.
 
@@ -97,8 +107,15 @@ def sample(
         Let chains jump between the modes that the warm-up has found. Exact either way; off, they go over the top only.
     adapt
         Learn theta during "tune", then average and freeze it; or "always" (the paper).
-    progressbar
-        Show bars on a terminal or in a notebook.
+    keep
+        A function of a position, written with ``jax.numpy``: what is kept of each draw, in place of the position.
+    save_warmup
+        Keep the draws of the adaptation as well, of every eighth move: ``Result.warmup_draws``.
+    checkpoint
+        A folder in which the run is kept while it goes on. After a crash the same call, or ``sahmc.resume``, goes on
+        from there, to the same bits. Draws stay on disk, so that they may exceed the memory.
+    progressbar, callback
+        Show bars on a terminal or in a notebook; call a function with a ``Progress``, a few times a second.
 
     Look at ``findings`` of the result first: what is wrong with the run, which a warning lists too. ``warmup`` tells
     what was chosen.
@@ -106,6 +123,7 @@ def sample(
     Without a pilot run, that is when the kernel's step size and metric and the partition are all given, theta starts
     from zero and the algorithm is the paper's to the letter.
     """
+    arguments = {k: v for k, v in locals().items() if k not in ("checkpoint", "progressbar", "callback")}
     plan = make_plan(
         model,
         draws=draws,
@@ -122,42 +140,60 @@ def sample(
         adapt=adapt,
         jumps=jumps,
     )
-    seed, rng_key = _seed(random_seed)
+    for flag, name in ((save_warmup, "save_warmup"), (progressbar, "progressbar")):
+        require_flag(flag, name)
+    require_function(keep, "keep", "a position")
+    require_function(callback, "callback", "a Progress")
+    known = None if checkpoint is None else recorded(checkpoint)
+    seed, rng_key = _seed(known["seed"] if known is not None and random_seed is None else random_seed)
     key_start, key_run = jax.random.split(rng_key)
     positions, unravel = starting_positions(model, initvals, chains, key_start)
     plan.kernel.check(positions.shape[1])
     plan = dataclasses.replace(plan, kernel=plan.kernel.bound(unravel, positions[0]))
     program = energy_program(model, unravel, positions[0], plan.kernel.uses_gradient)
-    began = time.perf_counter()
-    state, spent = _start(program, positions, plan)
+    kept = None if keep is None else keep_program(keep, unravel, positions[0])
+    journal = Journal()
+    if checkpoint is not None:
+        what = identity(plan, seed, start=positions, model=program, keep=kept, save_warmup=save_warmup)
+        journal = keep_run(checkpoint, what, seed, arguments)
 
-    with progress(plan.stages, progressbar) as report:
-        runner = Runner(key_run, chunk_capacity(*positions.shape), report)
-        ready = warm_up(Bench(runner, program, plan), state)
-        drawn = ready.runner.stage("draw", ready.state, ready.setup, _drawing(plan, ready), draws, keep=True)
+    began = time.perf_counter()
+    with closing(journal), progress(plan.stages, progressbar, callback) as report:
+        state, spent = _start(program, positions, plan)
+        runner = Runner(key_run, chunk_capacity(*positions.shape), report, journal)
+        ready = warm_up(Bench(runner, program, plan), state, save_warmup)
+        setup = dataclasses.replace(ready.setup, keep=kept)
+        drawn = ready.runner.stage("draw", ready.state, setup, _drawing(plan, ready), draws, keep=True, trace=True)
 
     settings = {
         "random_seed": seed,
         "kernel": plan.kernel.name,
-        "tilt": ready.setup.tilt.name,
+        "tilt": setup.tilt.name,
         "prior": plan.has_prior,
         **{
             name: getattr(plan, name) for name in ("draws", "tune", "chains", "thin", "target_accept", "theta", "adapt")
         },
         "jumps": plan.jumps,
-        "gain": (float(ready.setup.gain.t0), float(ready.setup.gain.power)),
+        "gain": (float(setup.gain.t0), float(setup.gain.power)),
         "interrupted": drawn.interrupted,
-        "sampling_time": time.perf_counter() - began,
+        "sampling_time": journal.seconds + time.perf_counter() - began,
         "versions": {"sahmc": __version__, "jax": jax.__version__, "numpy": np.__version__},
     }
     ready.record.gradients["start"] = spent
-    return _examine(_result(drawn, ready, unravel, settings), ready, drawn)
+    return _examined(_result(drawn, ready, unravel, kept is not None, settings))
 
 
 def _seed(random_seed: Any) -> tuple[Any, jax.Array]:
     """What to record, and the key."""
     if isinstance(random_seed, jax.Array) and jnp.issubdtype(random_seed.dtype, jax.dtypes.prng_key):
         return jax.random.key_data(random_seed).tolist(), random_seed
+    words = len(jax.random.key_data(jax.random.key(0)))
+    if (
+        isinstance(random_seed, list)
+        and len(random_seed) == words
+        and all(type(word) is int and 0 <= word < 2**32 for word in random_seed)
+    ):  # a key, as it was recorded
+        return random_seed, jax.random.wrap_key_data(jnp.asarray(random_seed, jnp.uint32))
     if random_seed is None or isinstance(random_seed, np.random.Generator):
         random_seed = int(np.random.default_rng(random_seed).integers(2**31))
     ok = isinstance(random_seed, (int, np.integer)) and not isinstance(random_seed, bool) and 0 <= random_seed < 2**63
@@ -198,19 +234,23 @@ def _ends(tilt: Tilt, visits: np.ndarray) -> tuple[int, int]:
     return int(seen[0]), int(seen[-1])
 
 
-def _result(drawn: Outcome, ready: Ready, unravel: Callable[[jax.Array], Any], settings: dict[str, Any]) -> Result:
-    by_chain = jax.tree.map(lambda x: np.ascontiguousarray(np.swapaxes(x, 0, 1)), drawn.draws)
-    base = 0.0 if by_chain.base_energy is None else by_chain.base_energy
+def _result(
+    drawn: Outcome, ready: Ready, unravel: Callable[[jax.Array], Any], kept: bool, settings: dict[str, Any]
+) -> Result:
+    """All arrays by chain; positions that are on disk stay there. ``kept`` tells that they are not whole."""
+    position = jax.tree.map(lambda x: np.swapaxes(x, 0, 1), drawn.draws.position)
+    rest = jax.tree.map(lambda x: np.ascontiguousarray(np.swapaxes(x, 0, 1)), drawn.draws._replace(position=None))
+    base = 0.0 if rest.base_energy is None else rest.base_energy
     state, setup = drawn.state, ready.setup
     return Result(
-        draws=jax.tree.map(np.array, jax.vmap(jax.vmap(unravel))(by_chain.position)),
-        energy=by_chain.energy,
-        log_density=-(by_chain.energy + base),
-        region=by_chain.region,
-        log_weight=log_normalise(by_chain.log_weight),
-        acceptance=by_chain.acceptance_rate,
-        diverging=by_chain.diverging,
-        tree_depth=by_chain.tree_depth,
+        draws=position if kept else split(position, unravel),
+        energy=rest.energy,
+        log_density=-(rest.energy + base),
+        region=rest.region,
+        log_weight=log_normalise(rest.log_weight),
+        acceptance=rest.acceptance_rate,
+        diverging=rest.diverging,
+        tree_depth=rest.tree_depth,
         theta=np.array(state.sahmc.theta.theta),
         visits=drawn.visits,
         desired=np.array(setup.desired),
@@ -225,21 +265,45 @@ def _result(drawn: Outcome, ready: Ready, unravel: Callable[[jax.Array], Any], s
         warmup=ready.record,
         tilt=setup.tilt,
         settings=MappingProxyType(settings),
+        path=ThetaPath.join(ready.path, drawn.path),
+        warmup_draws=None
+        if ready.draws is None
+        else ready.draws._replace(position=split(ready.draws.position, unravel)),
+        source=Source(
+            setup, jnp.exp(state.steps.log_step), ready.scout, ready.modes, unravel, None if kept else position
+        ),
     )
 
 
-def _examine(result: Result, ready: Ready, drawn: Outcome) -> Result:
-    """The result with its findings, of which a warning tells."""
-    every = -(-len(result.energy) // EXAMINED)
-    flat = np.swapaxes(drawn.draws.position[:, ::every], 0, 1)
-    sightings: list[Sighting] = []
+def _examined(result: Result) -> Result:
+    """The result with its modes and findings, of which a warning tells."""
     spent = 0
-    if int(ready.modes.num):
-        scout = ready.scout.with_draws(posterior_draws(drawn.draws))
-        weight, cold = result.weight[::every], result.region[::every] == 0
-        sightings, spent = scout.sight(flat, weight / weight.sum(), cold, lowest_draws(drawn.draws), ready.modes)
-    findings = examine(result, flat, sightings, every)
+    assert result.source is not None
+    if int(result.source.modes.num) and result.source.flat is not None:
+        sightings, spent = result.source.sight(-result.log_density, result.log_weight)
+        result = dataclasses.replace(result, sightings=sightings)
+    flat, names, every = _quantities(result)
+    findings = examine(result, flat, names, every)
     if findings:
         lines = "\n".join(f"  - {finding}" for finding in findings)
         warnings.warn(f"sahmc found fault with this run (Result.findings):\n{lines}", stacklevel=3)
     return dataclasses.replace(result, findings=findings, num_gradients=result.num_gradients + spent)
+
+
+def _quantities(result: Result) -> tuple[np.ndarray, list[str], tuple[int, int]]:
+    """What is examined: coordinates (chain, draw, coordinate), their names, and of which chains and draws.
+
+    All of them or, since this is the host's work, some, evenly spread.
+    """
+    leaves = [leaf.reshape(*leaf.shape[:2], -1) for leaf in jax.tree.leaves(result.draws)]
+    chains, draws = result.energy.shape
+    dim = sum(leaf.shape[2] for leaf in leaves)
+    coordinates = -(-dim // EXAMINED_COORDINATES)
+    every = -(-chains // EXAMINED), -(-8 * min(chains, EXAMINED) * draws * -(-dim // coordinates) // EXAMINED_BYTES)
+    parts, names, first = [], [], 0
+    for leaf in leaves:
+        pick = np.arange(-first % coordinates, leaf.shape[2], coordinates)
+        parts.append(leaf[:: every[0], :: every[1], pick])
+        names += [f"coordinate {first + i}" for i in pick]
+        first += leaf.shape[2]
+    return np.concatenate(parts, axis=2), names, every

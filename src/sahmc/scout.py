@@ -17,6 +17,8 @@ POINTS, FIRST, STEPS = 96, 32, 100
 """Points that roll down to find the modes; how many of them are chosen; and steps they take."""
 KEPT = 20_000
 """Draws remembered of each stage."""
+BLOCK = 2**27
+"""Bytes of draws that are sorted into modes at once."""
 
 
 @jax.jit
@@ -24,17 +26,23 @@ def _nearest(modes: Modes, draws: Any) -> Any:
     return jax.vmap(jax.vmap(modes.nearest))(draws)
 
 
-class Sighting(NamedTuple):
-    """A mode in the draws of a run: its lowest point, its mass, how many chains were there at beta = 1, whether it was
-    known before, which draws (chain, draw) are its own, and the mass it would have were all modes Gaussian.
+class Sightings(NamedTuple):
+    """The modes in the draws of a run, one entry each: the lowest point and its energy, whether the warm-up knew the
+    mode, and the mass it would have were all of them Gaussian; and the mode of each draw (chain, draw).
     """
 
-    position: np.ndarray
-    mass: float
-    chains: int
-    known: bool
-    mine: np.ndarray
-    expected: float
+    minimum: np.ndarray
+    energy: np.ndarray
+    known: np.ndarray
+    expected: np.ndarray
+    label: np.ndarray
+
+    def mass(self, weight: np.ndarray) -> np.ndarray:
+        return np.array([weight[self.label == k].sum() for k in range(len(self.energy))])
+
+    def chains(self, cold: np.ndarray) -> np.ndarray:
+        """How many chains were there, by draws that are ``cold``: made at beta = 1."""
+        return np.array([(cold & (self.label == k)).any(axis=1).sum() for k in range(len(self.energy))])
 
 
 @dataclass(frozen=True)
@@ -65,28 +73,33 @@ class Scout:
         minima, label, spent = find_minima(self.program, np.concatenate([old, first, others]), self.scale, STEPS)
         return minima, np.isin(np.arange(len(minima)), label[: len(old)]), spent
 
-    def sight(
-        self, draws: np.ndarray, weight: np.ndarray, cold: np.ndarray, first: np.ndarray, known: Modes
-    ) -> tuple[list[Sighting], int]:
-        """The modes in weighted draws (chain, draw, dim), of which the ``cold`` show who was where; gradients spent."""
+    def sight(self, draws: np.ndarray, first: np.ndarray, known: Modes) -> tuple[Sightings, int]:
+        """The modes in draws (chain, draw, dim), and the gradients spent."""
         minima, was_known, spent = self._minima(first, known)
         modes = fit_modes(self.draws, minima, self.scale, self.draws.dtype)
-        label = np.asarray(_nearest(modes, jnp.asarray(draws)))
-        height = np.asarray(modes.log_det - energies(self.program, modes.minimum)[0], float)[: int(modes.num)]
+        num = int(modes.num)
+        step = max(1, BLOCK // (draws[:, 0].size * draws.itemsize))
+        parts = [
+            np.asarray(_nearest(modes, jnp.asarray(draws[:, i : i + step])), np.int8)
+            for i in range(0, draws.shape[1], step)
+        ]
+        minimum = np.asarray(modes.minimum)[:num]
+        energy = np.asarray(energies(self.program, modes.minimum)[0], float)[:num]
+        height = np.asarray(modes.log_det, float)[:num] - energy
         expected = np.exp(height - height.max()) / np.exp(height - height.max()).sum()
-        sightings = []
-        for k in range(int(modes.num)):
-            mine, position = label == k, np.asarray(modes.minimum[k])
-            old = bool(was_known[(minima == position).all(axis=1)].any())
-            chains = int((mine & cold).any(axis=1).sum())
-            sightings.append(Sighting(position, float(weight[mine].sum()), chains, old, mine, float(expected[k])))
-        return sightings, spent
+        old = np.array([was_known[(minima == position).all(axis=1)].any() for position in minimum])
+        return Sightings(minimum, energy, old, expected, np.concatenate(parts, axis=1)), spent
 
 
 def _flat(draws: np.ndarray) -> np.ndarray:
-    """Draws (draw, chain, dim) in one row, at most KEPT of them, evenly spread."""
-    flat = draws.reshape(-1, draws.shape[-1])
-    return flat[np.linspace(0, len(flat) - 1, KEPT).astype(int)] if len(flat) > KEPT and draws.ndim == 3 else flat
+    """Draws (draw, chain, dim) in one row, evenly spread if they are too many to be remembered."""
+    flat, most = draws.reshape(-1, draws.shape[-1]), remembered(draws)
+    return flat[np.linspace(0, len(flat) - 1, most).astype(int)] if len(flat) > most and draws.ndim == 3 else flat
+
+
+def remembered(draws: np.ndarray) -> int:
+    """How many of draws (..., dim) a scout has room for."""
+    return max(POINTS, min(KEPT, BLOCK // (draws.shape[-1] * draws.itemsize)))
 
 
 def spread_within(draws: np.ndarray) -> np.ndarray:
@@ -97,14 +110,13 @@ def spread_within(draws: np.ndarray) -> np.ndarray:
     return np.where(spread > 0, spread, 1.0)
 
 
-def posterior_draws(draws: Any) -> np.ndarray:
-    """Half as many draws as were made under the tilt, resampled to have equal weight."""
-    weight = np.exp(log_normalise(draws.log_weight.astype(float))).ravel()
-    index = systematic_resample(weight, max(1, weight.size // 2), np.random.default_rng(0))
-    return draws.position.reshape(-1, 1, draws.position.shape[-1])[index]
+def posterior_draws(position: np.ndarray, log_weight: np.ndarray) -> np.ndarray:
+    """Equal-weight draws (draw, 1, dim): half as many as were made under the tilt, or as many as can be remembered."""
+    weight = np.exp(log_normalise(log_weight.astype(float))).ravel()
+    index = systematic_resample(weight, min(remembered(position), max(1, weight.size // 2)), np.random.default_rng(0))
+    return position[np.unravel_index(index, position.shape[:2])][:, None]
 
 
-def lowest_draws(draws: Any) -> np.ndarray:
-    """The draw of lowest energy of each chain."""
-    total = draws.energy if draws.base_energy is None else draws.energy + draws.base_energy
-    return draws.position[total.argmin(axis=0), np.arange(total.shape[1])]
+def lowest_draws(position: np.ndarray, energy: np.ndarray) -> np.ndarray:
+    """The draw of lowest energy of each chain, of draws (chain, draw, dim)."""
+    return position[np.arange(len(energy)), energy.argmin(axis=1)]

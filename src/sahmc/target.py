@@ -119,10 +119,21 @@ def energy_program(
             return (*energy_of(model.log_likelihood)(flat), Base(*energy_of(model.log_prior)(flat)))
         return (*energy_of(model)(flat), None)
 
+    return _traced(energies, example, "a log density")
+
+
+def keep_program(keep: Callable[[Any], Any], unravel: Callable[[Vector], Any], example: Vector) -> Program:
+    """What is kept of a flat position."""
+    kept = _traced(lambda flat: jax.tree.map(jnp.asarray, keep(unravel(flat))), example, "keep")
+    require(kept.returns.num_leaves, "keep must return arrays", "none", "return what you want to look at")
+    return kept
+
+
+def _traced(fn: Callable[[Vector], Any], example: Vector, what: str) -> Program:
     try:
-        return trace(energies, example)
+        return trace(fn, example)
     except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError) as error:
         raise ValueError(
-            "a log density must be a JAX function of traced arrays; got one that turned its argument into a plain "
-            "number, boolean or NumPy array. To fix it, use jax.numpy in place of numpy and jnp.where in place of if."
+            f"{what} must be a JAX function of traced arrays; got one that turned its argument into a plain number, "
+            "boolean or NumPy array. To fix it, use jax.numpy in place of numpy and jnp.where in place of if."
         ) from error

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -73,7 +73,7 @@ class Tilt(ABC):
         """
         return jax.nn.logsumexp(jnp.where(visited, theta + jnp.log(desired), -jnp.inf))
 
-    def log_omega(self, theta: Theta, frequency: Theta) -> Theta:
+    def log_omega(self, theta: Float[Array, "*own regions"], frequency: Float[Array, "*own regions"]) -> Any:
         """log omega_i up to one constant, from theta and how often each region is visited under it."""
         return theta + jnp.log(frequency)
 
@@ -229,7 +229,7 @@ class TemperedTilt(Tilt):
     def log_normaliser(self, theta: Theta, desired: Theta, visited: Array) -> Energy:
         return theta[0] + jnp.log(desired[0])
 
-    def log_omega(self, theta: Theta, frequency: Theta) -> Theta:
+    def log_omega(self, theta: Float[Array, "*own regions"], frequency: Float[Array, "*own regions"]) -> Any:
         """log Z(beta_i) up to one constant."""
         return theta + jnp.log(frequency) - self._betas(theta) * jnp.asarray(self.partition.reference, theta.dtype)
 

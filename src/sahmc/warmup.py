@@ -16,12 +16,13 @@ from sahmc.kernels.jump import Jump
 from sahmc.modes import Modes, no_modes
 from sahmc.partition import EnergyPartition, TemperatureLadder, ladder_size
 from sahmc.pilot import Pilot, run_pilot
-from sahmc.plain import Bench
+from sahmc.plain import Bench, memory_thin
 from sahmc.plan import Plan
 from sahmc.round_trips import init_round_trips
-from sahmc.run import NEVER, Runner, RunState, Schedule, Setup
+from sahmc.run import NEVER, Draw, RunState, Schedule, Setup, total_energy
 from sahmc.scout import Scout, lowest_draws, posterior_draws, spread_within
 from sahmc.search import Curve, Search, fit_curve, run_search, temperature
+from sahmc.stage import Path, Runner
 from sahmc.step_size import init_step_size
 from sahmc.theta import desired_frequencies, evidence, freeze_theta, init_theta
 from sahmc.tilt import LinearTilt, StepTilt, TemperedTilt, Tilt
@@ -100,10 +101,13 @@ class Ready(NamedTuple):
     record: Warmup
     scout: Scout
     modes: Modes
+    path: Path | None
+    draws: Draw | None
+    """Of the adaptation."""
 
 
-def warm_up(bench: Bench, state: RunState) -> Ready:
-    """All stages, each of which hands a new kernel, ladder or theta to the next."""
+def warm_up(bench: Bench, state: RunState, save: bool = False) -> Ready:
+    """All stages, each of which hands a new kernel, ladder or theta to the next; ``save`` keeps adaptation's draws."""
     plan, dtype, dim = bench.plan, state.sahmc.chains.position.dtype, state.sahmc.chains.position.shape[1]
     pilot, kernel, state, cold, spent = run_pilot(bench, state)
     gradients = {"pilot": spent, "search": 0, "modes": 0}
@@ -133,7 +137,7 @@ def warm_up(bench: Bench, state: RunState) -> Ready:
     state = _begin(state, setup, plan.theta, theta_0, level_steps(tilt, plan.kernel, pilot, curve))
 
     runner = replace(bench.runner, worth=bench.plan.moves / plan.moves)
-    adapted = _adapt(Bench(runner, bench.program, plan), state, setup, scout, modes)
+    adapted = _adapt(Bench(runner, bench.program, plan), state, setup, scout, modes, save)
     state, setup = adapted.state, adapted.setup
     gradients["adapt"], gradients["modes"] = adapted.moved, gradients["modes"] + adapted.looked
     theta = state.sahmc.theta
@@ -150,7 +154,9 @@ def warm_up(bench: Bench, state: RunState) -> Ready:
         state, setup = _stay_at_home(state, setup)
     known = max(1, int(adapted.modes.num))
     record = Warmup(pilot, search, top, int(lost.sum()), known, setup.kernel, tilt, theta_0, frozen, proof, gradients)
-    return Ready(runner, setup, state, adapted.visits, record, adapted.scout, adapted.modes)
+    return Ready(
+        runner, setup, state, adapted.visits, record, adapted.scout, adapted.modes, adapted.path, adapted.draws
+    )
 
 
 class Adapted(NamedTuple):
@@ -163,9 +169,11 @@ class Adapted(NamedTuple):
     modes: Modes
     moved: int
     looked: int
+    path: Path | None
+    draws: Draw | None
 
 
-def _adapt(bench: Bench, state: RunState, setup: Setup, scout: Scout, modes: Modes) -> Adapted:
+def _adapt(bench: Bench, state: RunState, setup: Setup, scout: Scout, modes: Modes, save: bool) -> Adapted:
     """Learn theta and step sizes, average theta over the second half, look for new modes after each half."""
     plan, regions = bench.plan, setup.tilt.num_regions
     total = plan.stages["adapt"]
@@ -178,21 +186,29 @@ def _adapt(bench: Bench, state: RunState, setup: Setup, scout: Scout, modes: Mod
     )
     visits: Any = 0
     moved = looked = 0
+    paths, kept = [], []
     for moves in (total // 2, total - total // 2):
-        thin = min(THIN, max(1, moves))
-        stages = [(moves // thin, thin, plan.scouts), (moves % thin, 1, False)]
+        thin = min(max(THIN, memory_thin(state.sahmc.chains.position, moves)), max(1, moves))
+        stages = [(moves // thin, thin, plan.scouts or save), (moves % thin, 1, False)]
         for draws, thin, keep in stages:
-            outcome = bench.runner.stage("adapt", state, setup, schedule._replace(thin=thin), draws, keep=keep)
+            outcome = bench.runner.stage(
+                "adapt", state, setup, schedule._replace(thin=thin), draws, keep=keep, trace=True
+            )
+            paths.append(outcome.path)
             state, visits, moved = outcome.state, visits + outcome.visits, moved + outcome.tally.gradients
             if outcome.interrupted:
                 raise KeyboardInterrupt
-            if outcome.draws is not None:
-                scout = scout.with_draws(posterior_draws(outcome.draws))
-                modes, spent = scout.look(lowest_draws(outcome.draws), modes)
+            if outcome.draws is not None and save:
+                kept.append(outcome.draws)
+            if outcome.draws is not None and plan.scouts:
+                by_chain = np.swapaxes(outcome.draws.position, 0, 1)
+                scout = scout.with_draws(posterior_draws(by_chain, outcome.draws.log_weight.T))
+                modes, spent = scout.look(lowest_draws(by_chain, total_energy(outcome.draws).T), modes)
                 looked += spent
                 if isinstance(setup.kernel, Jump):
                     setup = replace(setup, kernel=Jump(setup.kernel.kernel, modes))
-    return Adapted(state, visits, setup, scout, modes, moved, looked)
+    drawn = jax.tree.map(lambda *parts: np.concatenate(parts), *kept) if kept else None
+    return Adapted(state, visits, setup, scout, modes, moved, looked, Path.join(*paths), drawn)
 
 
 def _put_back(state: RunState, home: RunState, lost: np.ndarray) -> RunState:

@@ -1,0 +1,256 @@
+"""A run that is killed goes on to the same bits, and what is torn is never taken for whole."""
+
+import dataclasses
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import sahmc
+from sahmc import checkpoint, journal, run
+from sahmc.journal import DiskJournal, Past
+
+OPTIONS = {"draws": 300, "tune": 120, "chains": 8, "random_seed": 3, "progressbar": False}
+
+
+def log_density(x):
+    return jnp.logaddexp(-0.5 * jnp.sum((x - 4) ** 2), -0.5 * jnp.sum((x + 4) ** 2))
+
+
+def sample(model=log_density, start=None, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return sahmc.sample(model, jnp.zeros(3) if start is None else start, **{**OPTIONS, **options})
+
+
+def bits(result):
+    """All that a run has made, but for the time it took."""
+    fields = {f.name: getattr(result, f.name) for f in dataclasses.fields(result)}
+    left = ("settings", "warmup", "source", "tilt")
+    return [np.asarray(x) for x in jax.tree.leaves({k: v for k, v in fields.items() if k not in left})]
+
+
+def same(one, two):
+    return all(np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in zip(bits(one), bits(two), strict=True))
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return sample()
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run") / "kept"
+    sample(checkpoint=folder)
+    return folder
+
+
+@pytest.fixture
+def copy(kept, tmp_path):
+    shutil.copytree(kept, tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+def test_keeping_a_run_changes_no_bit_of_it_and_a_complete_one_is_read_back(whole, kept, monkeypatch):
+    def never(*args):
+        raise AssertionError("a move was made")
+
+    monkeypatch.setattr(run, "run_chunk", never)
+    again = sample(checkpoint=kept)
+    assert same(whole, again) and same(whole, sahmc.resume(kept, progressbar=False))
+    assert isinstance(again.draws.base, np.memmap)
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("call", range(3, 60, 4))
+def test_a_run_that_dies_in_any_chunk_is_resumed_to_the_same_bits(call, whole, tmp_path, monkeypatch):
+    """Dead without a chance to write anything: neither ``end`` nor ``close`` of the journal is called."""
+    original, calls = run.run_chunk, 0
+    monkeypatch.setattr(journal, "SECONDS", 0.0)
+    monkeypatch.setattr(run, "CHUNK_SECONDS", 0.003)
+
+    def dying(*args):
+        nonlocal calls
+        calls += 1
+        if calls == call:
+            monkeypatch.setattr(DiskJournal, "end", lambda self: None)
+            raise Killed
+        return original(*args)
+
+    monkeypatch.setattr(run, "run_chunk", dying)
+    with pytest.raises(Killed):
+        sample(checkpoint=tmp_path / "run")
+    monkeypatch.undo()
+    before = calls
+    assert before == call and same(whole, sample(checkpoint=tmp_path / "run"))
+
+
+SCRIPT = """
+import os, signal, sys, threading, warnings
+import jax.numpy as jnp
+import sahmc
+from sahmc import journal, run
+from tests.test_checkpoint import OPTIONS, log_density
+warnings.simplefilter("ignore")
+journal.SECONDS, run.CHUNK_SECONDS = 0.0, 0.003
+folder, number, after = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+count = 0
+def arm(_):
+    global count
+    count += 1
+    if count == number:
+        threading.Timer(after, os.kill, (os.getpid(), signal.SIGKILL)).start()
+sahmc.sample(log_density, jnp.zeros(3), **OPTIONS, checkpoint=folder, callback=arm)
+"""
+
+
+def test_killed_for_good_and_resumed(whole, tmp_path):
+    """By the operating system, in the middle of whatever it does, again and again. 20 moments: SAHMC_KILLS=20."""
+    moments = random.Random(0)
+    killed = runs = 0
+    while killed < int(os.environ.get("SAHMC_KILLS", "2")):
+        when = str(moments.randint(1, 90)), str(moments.uniform(0.0, 0.02))
+        folder = tmp_path / f"run{runs}"
+        done = subprocess.run([sys.executable, "-c", SCRIPT, str(folder), *when], check=False)
+        assert done.returncode in (0, -signal.SIGKILL)
+        if done.returncode == 0:
+            assert same(whole, sample(checkpoint=folder))
+            runs += 1
+        killed += done.returncode != 0
+    assert same(whole, sample(checkpoint=tmp_path / f"run{runs}"))
+
+
+def whole_stage(path):
+    return journal.read_stage(path.with_suffix("")) is not None
+
+
+def test_a_file_torn_at_every_tenth_byte_is_refused_or_done_again(whole, copy):
+    """Never taken for whole: every state is either what was written or forgotten."""
+    files = sorted(p for p in copy.iterdir() if p.name != "lock" and p.stat().st_size)
+    chosen = [p for p in files if p.suffix in (".json", ".pickle")] + files[:4] + files[-2:]
+    for path in chosen:
+        content = path.read_bytes()
+        step = 10 if len(content) < 40_000 else len(content) // 1000
+        for cut in range(0, len(content), step):
+            path.write_bytes(content[:cut])
+            if path.name == checkpoint.RUN:
+                with pytest.raises(ValueError, match="nothing was changed"):
+                    checkpoint.recorded(copy)
+            elif path.name == checkpoint.CALL:
+                with pytest.raises(ValueError, match=r"call sahmc\.sample again"):
+                    sahmc.resume(copy)
+            else:
+                assert not whole_stage(path)
+        path.write_bytes(content)
+    assert all(whole_stage(p) for p in files if p.suffix == ".state")
+
+
+@pytest.mark.parametrize("which", [0, 10, -1])
+@pytest.mark.parametrize("kind", ["state", "rows"])
+def test_a_run_with_a_torn_file_ends_in_the_same_bits(which, kind, whole, copy):
+    path = sorted(copy.glob(f"*.{kind}"))[which]
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    assert same(whole, sample(checkpoint=copy))
+
+
+def test_a_flipped_bit_is_seen(whole, copy):
+    path = sorted(copy.glob("*.rows"))[-1]
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    assert same(whole, sample(checkpoint=copy))
+
+
+def listing(folder):
+    return {p.name: p.read_bytes() for p in folder.iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"draws": 301}, "draws 300 in the checkpoint and 301 here"),
+        ({"random_seed": 4}, "random_seed 3 in the checkpoint and 4 here"),
+        ({"model": lambda x: -0.5 * jnp.sum(x**2)}, "model"),
+        ({"model": lambda x: jnp.logaddexp(-0.5 * jnp.sum((x - 5) ** 2), -0.5 * jnp.sum((x + 4) ** 2))}, "model"),
+        ({"start": jnp.ones(3)}, "start"),
+        ({"kernel": sahmc.HMC(0.1, 3)}, "kernel"),
+        ({"partition": sahmc.TemperatureLadder.geometric(30, 6)}, "tilt"),
+        ({"keep": lambda x: x[0]}, "keep"),
+    ],
+)
+def test_another_run_is_refused_and_nothing_changes(change, word, copy):
+    before = listing(copy)
+    with pytest.raises(ValueError, match=word):
+        sample(checkpoint=copy, **change)
+    assert listing(copy) == before
+
+
+def test_a_folder_with_something_else_in_it_is_refused(tmp_path):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(ValueError, match=r"thesis\.tex"):
+        sample(checkpoint=tmp_path)
+    assert listing(tmp_path) == {"thesis.tex": b"years of work"}
+    with pytest.raises(ValueError, match="choose another folder"):
+        sample(checkpoint=tmp_path / "thesis.tex")
+    with pytest.raises(ValueError, match="holds none"):
+        sahmc.resume(tmp_path / "nothing")
+
+
+def test_two_processes_do_not_write_to_one_folder(copy):
+    book = DiskJournal(copy)
+    try:
+        with pytest.raises(ValueError, match="one process at a time"):
+            sample(checkpoint=copy)
+    finally:
+        book.close()
+
+
+def test_a_seed_that_was_made_up_is_found_again(tmp_path):
+    quick = {"draws": 20, "tune": 40, "random_seed": None, "checkpoint": tmp_path / "run"}
+    one = sample(**quick)
+    assert same(one, sample(**quick)) and one.settings["random_seed"] >= 0
+
+
+def test_an_interrupted_run_is_resumed(whole, tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "CHUNK_SECONDS", 0.003)
+
+    def stop(progress):
+        if progress.stage == "draw" and progress.done > progress.total / 2:
+            raise KeyboardInterrupt
+
+    part = sample(checkpoint=tmp_path / "run", callback=stop)
+    assert part.settings["interrupted"] and part.draws.shape[1] < 300
+    assert same(whole, sahmc.resume(tmp_path / "run", progressbar=False))
+
+
+def test_rows_beyond_the_last_record_do_not_count(tmp_path):
+    """Killed after rows were written and before the state that vouches for them."""
+    state = (jnp.zeros(2),)
+    fresh = Past(0, state, np.zeros(1, np.int64), (), 0, None)
+    book = DiskJournal(tmp_path)
+    book.begin("draw", fresh, jax.tree.structure(0))
+    book.add(Past(4, (jnp.ones(2),), np.ones(1, np.int64), (), 4, None), np.arange(4.0))
+    book._written = time.monotonic() + 1000
+    book.add(Past(8, (2 * jnp.ones(2),), np.ones(1, np.int64), (), 8, None), np.arange(4.0, 8.0))
+    book._rows.flush()
+    book.close()
+    book = DiskJournal(tmp_path)
+    past = book.begin("draw", fresh, jax.tree.structure(0))
+    assert past.moves == past.rows == 4 and np.array_equal(past.state[0], [1, 1])
+    book.add(past._replace(moves=8, rows=8), 10 + np.arange(4.0))
+    book.end()
+    assert np.array_equal(book.draws(), [0, 1, 2, 3, 10, 11, 12, 13])
+    book.close()
