@@ -4,13 +4,16 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint bench validation docs figures clean
+.PHONY: demo test slow lint bench validation docs figures clean
 
 demo: $(VENV)/.demo   ## three modes from one: SAHMC beside plain HMC, under a minute
 	$(BIN)/sahmc demo --out out/demo.png
 
 test: $(VENV)/.test   ## the test suite
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+slow: $(VENV)/.test   ## the tests that take minutes each: small versions of the paper's experiments
+	$(BIN)/python -m pytest -m slow
 
 lint: $(VENV)/.lint   ## style and types
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

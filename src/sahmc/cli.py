@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sahmc import __version__
+from sahmc.paper import NAMES
 
 if TYPE_CHECKING:
     from sahmc.result import Result
@@ -119,6 +120,21 @@ def parser() -> argparse.ArgumentParser:
     )
     demo.add_argument("--out", type=Path, default=Path("demo.png"), help="the picture (default: %(default)s)")
     demo.add_argument("--seed", type=int, default=0, help="random seed (default: %(default)s)")
+
+    paper = command(
+        "paper",
+        _paper,
+        "reproduce a table or figure of the paper",
+        "Run an experiment of the paper and write its table, with the published numbers beside ours, and its pictures. "
+        "What is computed is remembered in the folder, so that an interrupted run goes on. Experiments: "
+        + "; ".join(f"{name}, {title}" for name, title in NAMES.items())
+        + ".",
+    )
+    paper.add_argument("action", choices=("list", "run", "all"), help="list the experiments, run one, or run all")
+    paper.add_argument("name", nargs="?", choices=tuple(NAMES), metavar="NAME", help="which one to run")
+    paper.add_argument("--quick", action="store_true", help="a small version, in minutes")
+    paper.add_argument("--seeds", type=int, metavar="N", help="runs (default: as many as the paper made; quick: 3)")
+    paper.add_argument("--out", type=Path, metavar="FOLDER", default=Path("out/paper"), help="(default: %(default)s)")
 
     complete = command(
         "completion",
@@ -239,6 +255,22 @@ def _demo(args: Any) -> int:
     from sahmc.demo import run_demo
 
     run_demo(args.out, args.seed)
+    return GOOD
+
+
+def _paper(args: Any) -> int:
+    from sahmc.paper.experiment import run_experiment
+    from sahmc.validate import require, require_count
+
+    if args.action == "list":
+        print("\n".join(f"{name:<12} {title}" for name, title in NAMES.items()))
+        return GOOD
+    named = (args.name is not None) == (args.action == "run")
+    require(named, "run takes the name of an experiment, and all takes none", args.name, "try: sahmc paper list")
+    if args.seeds is not None:
+        require_count(args.seeds, "--seeds")
+    for name in NAMES if args.action == "all" else [args.name]:
+        run_experiment(name, args.out / name, quick=args.quick, seeds=args.seeds)
     return GOOD
 
 

@@ -1,0 +1,21 @@
+"""The paper, reproduced: one file an experiment, with the settings, the published numbers and ``run``."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sahmc.paper.experiment import Experiment
+
+NAMES = {
+    "mixture": "table 1 and figure 1: three Gaussians in the plane",
+    "eight-modes": "tables 2 and 3: eight modes in 3 to 11 dimensions",
+    "sensor": "figure 2: sensor network localisation",
+    "mlp": "table 4 and figure 3: a network on simulated data",
+}
+
+
+def find(name: str) -> Experiment:
+    """By name, from its own file."""
+    return importlib.import_module(f"sahmc.paper.{name.replace('-', '_')}").EXPERIMENT

@@ -1,0 +1,158 @@
+"""Tables 2 and 3: eight Gaussians at the corners of a cube, in 3 to 11 dimensions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sahmc.paper import methods
+from sahmc.paper.experiment import Book, Experiment, ratio
+from sahmc.partition import EnergyPartition
+from sahmc.result import Result
+from sahmc.testing.targets import Target, eight_modes
+
+EDGES = (10.0, 5.0)
+"""As printed, and the one with which the printed HMC rows come out."""
+# table 2: dimension -> epsilon, L, u_1, m
+SETUP = {
+    3: (0.9, 1, 8.0, 6),
+    5: (0.25, 3, 8.0, 10),
+    7: (0.25, 3, 8.0, 14),
+    9: (0.25, 3, 8.0, 18),
+    11: (0.25, 3, 8.0, 22),
+}
+T0, ITERATIONS, BURN, QUICK = 5000, 1_000_000, 200_000, 20
+NUTS_ITERATIONS = {3: 555_000, 5: 687_500, 7: 500_000, 9: 375_000, 11: 350_000}
+# table 3: (dimension, method) -> CPU seconds, N_dis, F_err
+PUBLISHED = {
+    (3, "SAHMC"): (2.98, 8.0, 0.0030),
+    (3, "HMC"): (3.01, 8.0, 0.0024),
+    (3, "NUTS"): (3.72, 8.0, 0.0624),
+    (5, "SAHMC"): (5.24, 8.0, 0.0050),
+    (5, "HMC"): (5.22, 8.0, 0.0246),
+    (5, "NUTS"): (5.83, 8.0, 0.0655),
+    (7, "SAHMC"): (5.59, 8.0, 0.0081),
+    (7, "HMC"): (5.63, 4.4, 0.1248),
+    (7, "NUTS"): (5.90, 8.0, 0.0955),
+    (9, "SAHMC"): (5.87, 8.0, 0.0265),
+    (9, "HMC"): (5.83, 4.0, 0.1250),
+    (9, "NUTS"): (6.10, 8.0, 0.1036),
+    (11, "SAHMC"): (6.11, 8.0, 0.0431),
+    (11, "HMC"): (6.13, 4.0, 0.1250),
+    (11, "NUTS"): (7.26, 8.0, 0.1082),
+}
+METHODS = ("SAHMC", "HMC", "NUTS", "our default")
+
+
+def run(book: Book) -> None:
+    scale = QUICK if book.quick else 1
+    rows: list[list[Any]] = []
+    for edge in EDGES:
+        for dim in SETUP:
+            for method in METHODS:
+                settings = dict(edge=edge, dim=dim, method=method, scale=scale, seeds=book.seeds)
+                label = f"edge{edge:g}-d{dim}-{method.replace(' ', '-')}"
+                cell = book.cell(label, _compute, **settings, progressbar=book.progressbar)
+                seconds, modes, error = PUBLISHED.get((dim, method), (float("nan"),) * 3)
+                rows.append(
+                    [
+                        f"{edge:g}",
+                        str(dim),
+                        method,
+                        f"{cell['iterations']:,}",
+                        f"{cell['gradients']:.3g}",
+                        cell["seconds"],
+                        seconds,
+                        cell["modes"],
+                        modes,
+                        cell["raw"],
+                        error,
+                        ratio(cell["raw"], error),
+                        cell["weighted"],
+                        cell["error"],
+                    ]
+                )
+    book.table(
+        "eight-modes",
+        (
+            "edge",
+            "d",
+            "method",
+            "iterations",
+            "gradients a chain",
+            "seconds a chain",
+            "published",
+            "N_dis",
+            "published",
+            "F_err, raw",
+            "published",
+            "over published",
+            "F_err, weighted",
+            "its Monte Carlo error",
+        ),
+        rows,
+        "N_dis and F_err over chains; for our default a group of 32 chains, with the gradients of one printed SAHMC "
+        "chain, takes the place of a chain. F_err weighted: with the weights, chain by chain.",
+    )
+
+
+def _compute(edge: float, dim: int, method: str, scale: int, seeds: int, progressbar: bool) -> dict[str, Any]:
+    target = eight_modes(dim, edge)
+    epsilon, length, first, count = SETUP[dim]
+    iterations, burn = ITERATIONS // scale, BURN // scale
+    common = dict(chains=seeds, random_seed=0, progressbar=progressbar)
+    if method == "our default":
+        return _default(target, length * iterations, seeds, progressbar)
+    if method == "HMC":
+        result = methods.hmc(target.log_density, target.start, epsilon, length, iterations, burn, **common)
+    elif method == "SAHMC":
+        edges = EnergyPartition(first + 2.0 * np.arange(count - 1))
+        result = methods.sahmc(target.log_density, target.start, epsilon, length, edges, T0, iterations, burn, **common)
+    else:
+        iterations = NUTS_ITERATIONS[dim] // scale
+        result = methods.nuts(target.log_density, target.start, iterations, iterations // 5, **common)
+    raw = _raw_frequencies(result, target)
+    weighted = methods.own_masses(result, target.indicators)
+    return {
+        "iterations": iterations,
+        "gradients": result.num_gradients / seeds,
+        "seconds": result.settings["sampling_time"] / seeds,
+        "modes": float((raw > 0).sum(axis=1).mean()),
+        **_errors(raw, weighted),
+    }
+
+
+def _default(target: Target, gradients: int | float, seeds: int, progressbar: bool) -> dict[str, Any]:
+    raw, weighted, seconds, spent = [], [], [], []
+    for seed in range(seeds):
+        result = methods.default(target.log_density, target.start, gradients, random_seed=seed, progressbar=progressbar)
+        raw.append(_raw_frequencies(result, target).mean(axis=0))
+        weighted.append(result.expectation(target.indicators).mean)
+        seconds.append(result.settings["sampling_time"])
+        spent.append(result.num_gradients)
+    found = (np.array(raw) > 0).sum(axis=1).mean()
+    return {
+        "iterations": result.settings["tune"] + result.settings["draws"],
+        "gradients": float(np.mean(spent)),
+        "seconds": float(np.median(seconds)),
+        "modes": float(found),
+        **_errors(np.array(raw), np.array(weighted)),
+    }
+
+
+def _raw_frequencies(result: Result, target: Target) -> np.ndarray:
+    """F_ij: the share of draws of chain i whose nearest mode is j."""
+    return np.asarray(result.values(target.indicators), float).mean(axis=1)
+
+
+def _errors(raw: np.ndarray, weighted: np.ndarray) -> dict[str, Any]:
+    by_chain = np.abs(weighted - 1 / 8).mean(axis=1)
+    return {
+        "raw": float(np.abs(raw - 1 / 8).mean()),
+        "weighted": float(by_chain.mean()),
+        "error": float(by_chain.std(ddof=1) / np.sqrt(len(by_chain))) if len(by_chain) > 1 else float("nan"),
+    }
+
+
+EXPERIMENT = Experiment("eight-modes", "Tables 2 and 3: eight modes in 3 to 11 dimensions", 10, run)

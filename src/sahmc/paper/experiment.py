@@ -1,0 +1,137 @@
+"""What the experiments have in common: cells that are computed once, tables beside the published numbers, pictures."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import platform
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sahmc import __version__
+from sahmc.journal import write_whole
+from sahmc.paper import find
+
+QUICK_SEEDS = 3
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """``run(book)`` computes cells and writes tables and pictures. ``seeds`` is how many runs the paper made."""
+
+    name: str
+    title: str
+    seeds: int
+    run: Callable[[Book], None]
+
+
+@dataclass
+class Book:
+    """Where an experiment is written down. A cell that is there, with the same settings, is not computed again."""
+
+    out: Path
+    quick: bool
+    seeds: int
+    progressbar: bool = True
+    spoken: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        (self.out / "cells").mkdir(parents=True, exist_ok=True)
+
+    def say(self, words: str) -> None:
+        """A line for whoever waits."""
+        self.spoken.append(words)
+        print(words, flush=True)
+
+    def cell(self, name: str, compute: Callable[..., dict[str, Any]], **settings: Any) -> dict[str, Any]:
+        """``compute(**settings)``, or what it returned before. Arrays are kept beside the numbers."""
+        path = self.out / "cells" / f"{name}.json"
+        key = json.loads(json.dumps({**settings, "sahmc": __version__}, default=str))
+        if path.exists():
+            known = json.loads(path.read_text())
+            if known["settings"] == key:
+                return self._with_arrays(name, known["result"])
+        self.say(f"  {name}")
+        result = compute(**settings)
+        arrays = {k: v for k, v in result.items() if isinstance(v, np.ndarray)}
+        numbers = {k: v for k, v in result.items() if k not in arrays}
+        if arrays:
+            kept: dict[str, Any] = arrays
+            np.savez_compressed(path.with_suffix(".npz"), **kept)
+        content = {"settings": key, "hardware": hardware(), "date": time.strftime("%Y-%m-%d"), "result": numbers}
+        write_whole(path, json.dumps(content, indent=1, default=float).encode())
+        return {**numbers, **arrays}
+
+    def _with_arrays(self, name: str, numbers: dict[str, Any]) -> dict[str, Any]:
+        path = self.out / "cells" / f"{name}.npz"
+        if not path.exists():
+            return numbers
+        with np.load(path) as arrays:
+            return {**numbers, **{k: arrays[k] for k in arrays.files}}
+
+    def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], note: str) -> None:
+        """As CSV and as Markdown, with hardware, versions, seeds and date beneath."""
+        with (self.out / f"{name}.csv").open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(columns)
+            writer.writerows(rows)
+        lines = [
+            "| " + " | ".join(columns) + " |",
+            "|" + "---|" * len(columns),
+            *("| " + " | ".join(cell(value) for value in row) + " |" for row in rows),
+            "",
+            f"{note} {self.caption()}",
+        ]
+        (self.out / f"{name}.md").write_text("\n".join(lines) + "\n")
+        self.say("\n".join(lines))
+
+    def picture(self, name: str, figure: Any) -> None:
+        import matplotlib.pyplot as plt
+
+        figure.supxlabel(self.caption(), fontsize=6.5, color="0.5")
+        figure.savefig(self.out / f"{name}.png", dpi=130)
+        plt.close(figure)
+        self.say(f"  wrote {name}.png")
+
+    def caption(self) -> str:
+        how = " (quick version)" if self.quick else ""
+        return f"{hardware()}; seeds 0 to {self.seeds - 1}; {time.strftime('%Y-%m-%d')}; `sahmc paper run`{how}."
+
+
+def run_experiment(name: str, out: Path, *, quick: bool, seeds: int | None, progressbar: bool = True) -> Book:
+    """The experiment of this name, written to a folder; what is there already is not computed again."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    chosen = find(name)
+    book = Book(out, quick, seeds or (QUICK_SEEDS if quick else chosen.seeds), progressbar)
+    book.say(f"{chosen.title}, in {out}")
+    chosen.run(book)
+    return book
+
+
+def hardware() -> str:
+    import jax
+
+    device = jax.devices()[0].device_kind
+    cores = f", {os.cpu_count()} cores" if jax.default_backend() == "cpu" else ""
+    versions = f"Python {platform.python_version()}, jax {jax.__version__}, sahmc {__version__}"
+    return f"{device} ({platform.machine()}{cores}), {versions}"
+
+
+def cell(value: Any) -> str:
+    """Three significant digits, or what it says."""
+    if isinstance(value, float):
+        return "-" if np.isnan(value) else f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+    return str(value)
+
+
+def ratio(ours: float, published: float | int) -> float:
+    """nan where nothing was published."""
+    return ours / published

@@ -1,0 +1,193 @@
+"""Table 1 and figure 1: three Gaussians in the plane, two distances apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sahmc.algorithm import init, sahmc_step
+from sahmc.gain import Gain
+from sahmc.kernels import HMC
+from sahmc.kernels.base import draw_noise
+from sahmc.paper import methods
+from sahmc.paper.experiment import Book, Experiment, ratio
+from sahmc.partition import EnergyPartition
+from sahmc.target import TiltedTarget
+from sahmc.testing.targets import Target, mixture
+from sahmc.tilt import NoTilt, StepTilt, Tilt
+
+SETS = {"set 1": (-6.0, 4.0), "set 2": (-8.0, 6.0)}
+EPSILON, LENGTH, T0 = 0.3, 20, 5000
+ITERATIONS, BURN = 1_000_000, 200_000
+QUICK = 20
+
+# (time, ESS of x1: min, median, max, ESS of x2: min, median, max)
+PUBLISHED: dict[tuple[str, str], tuple[float, ...]] = {
+    ("set 1", "HMC"): (30.6, 787, 882, 941, 802, 879, 950),
+    ("set 1", "SAHMC"): (30.6, 2041, 2984, 3549, 2120, 3034, 3493),
+    ("set 1", "NUTS"): (30.0, 32, 50, 225, 31, 50, 236),
+    ("set 2", "HMC"): (30.6, 18, 25, 78, 17, 26, 78),
+    ("set 2", "SAHMC"): (30.6, 533, 723, 1033, 581, 683, 825),
+    ("set 2", "NUTS"): (19.0, 3, 3060, 9700, 3, 3479, 8841),
+}
+
+
+def run(book: Book) -> None:
+    scale = QUICK if book.quick else 1
+    rows: list[list[Any]] = []
+    cells: dict[tuple[str, str], dict[str, Any]] = {}
+    for name, (a, b) in SETS.items():
+        for method in ("HMC", "SAHMC", "NUTS", "our default"):
+            settings = dict(
+                a=a, b=b, method=method, iterations=ITERATIONS // scale, burn=BURN // scale, seeds=book.seeds
+            )
+            label = f"{name.replace(' ', '')}-{method.replace(' ', '-')}"
+            cells[name, method] = book.cell(label, _compute, **settings, progressbar=book.progressbar)
+        for k in range(2):
+            rows += [_row(name, method, k, cells) for method in ("HMC", "SAHMC", "NUTS", "our default")]
+    book.table(
+        "mixture",
+        (
+            "set",
+            "parameter",
+            "method",
+            "seconds a run",
+            "published",
+            "raw ESS min",
+            "median",
+            "max",
+            "published min",
+            "published median",
+            "published max",
+            "min over published",
+            "seconds per min ESS",
+            "relative speed",
+            "weighted ESS min",
+            "median",
+            "rms error of masses",
+        ),
+        rows,
+        "ESS over ten runs of one chain each (our default: 32 chains with as many gradients as one such chain). "
+        "Raw: of the draws as they were made. Weighted: of the posterior mean.",
+    )
+    book.picture("mixture", _figure(cells))
+
+
+def _compute(
+    a: float, b: float, method: str, iterations: int, burn: int, seeds: int, progressbar: bool
+) -> dict[str, Any]:
+    target = mixture(a, b)
+    common = dict(chains=seeds, random_seed=0, progressbar=progressbar)
+    if method == "our default":
+        return _default(target, LENGTH * iterations, seeds, progressbar)
+    if method == "HMC":
+        result = methods.hmc(target.log_density, target.start, EPSILON, LENGTH, iterations, burn, **common)
+    elif method == "SAHMC":
+        edges = EnergyPartition.uniform(0, 20, 2)
+        result = methods.sahmc(target.log_density, target.start, EPSILON, LENGTH, edges, T0, iterations, burn, **common)
+    else:
+        result = methods.nuts(target.log_density, target.start, iterations, burn, **common)
+    masses = methods.own_masses(result, target.indicators)
+    every = max(1, result.energy.shape[1] // 4000)
+    return {
+        "seconds": result.settings["sampling_time"] / seeds,
+        "gradients": result.num_gradients / seeds,
+        "raw": methods.raw_ess(result),
+        "weighted": methods.own_ess(result),
+        "masses": masses,
+        "scatter": np.asarray(result.draws[:3, ::every]),
+    }
+
+
+def _default(target: Target, gradients: int | float, seeds: int, progressbar: bool) -> dict[str, Any]:
+    found: dict[str, list[Any]] = {key: [] for key in ("seconds", "gradients", "raw", "weighted", "masses")}
+    for seed in range(seeds):
+        result = methods.default(target.log_density, target.start, gradients, random_seed=seed, progressbar=progressbar)
+        found["seconds"].append(result.settings["sampling_time"])
+        found["gradients"].append(result.num_gradients)
+        found["raw"].append(methods.raw_ess(result).sum(axis=0))
+        found["weighted"].append(result.ess())
+        found["masses"].append(result.expectation(target.indicators).mean)
+    scatter = result.resample(4000)[None]
+    arrays = {key: np.array(found[key]) for key in ("raw", "weighted", "masses")}
+    means = {key: float(np.median(found[key])) for key in ("seconds", "gradients")}
+    return {**means, **arrays, "scatter": scatter}
+
+
+def _row(name: str, method: str, k: int, cells: dict[tuple[str, str], dict[str, Any]]) -> list[Any]:
+    here, base = cells[name, method], cells[name, "HMC"]
+    raw, weighted = here["raw"][:, k], here["weighted"][:, k]
+    published = PUBLISHED.get((name, method), (float("nan"),) * 7)
+    speed = here["seconds"] / float(np.min(raw))
+    slow = base["seconds"] / float(np.min(base["raw"][:, k]))
+    error = float(np.sqrt(np.mean((here["masses"] - 1 / 3) ** 2)))
+    return [
+        name,
+        f"x{k + 1}",
+        method,
+        here["seconds"],
+        published[0],
+        *(float(f(raw)) for f in (np.min, np.median, np.max)),
+        *published[1 + 3 * k : 4 + 3 * k],
+        ratio(float(np.min(raw)), published[1 + 3 * k]),
+        speed,
+        slow / speed,
+        float(np.min(weighted)),
+        float(np.median(weighted)),
+        error,
+    ]
+
+
+def first_iterations(target: Target, tilt: Tilt, num: int = 1000) -> tuple[np.ndarray, np.ndarray]:
+    """Positions and momenta of one chain from its first iteration on: the momentum with which each ended."""
+    kernel = HMC(step_size=EPSILON, num_integration_steps=LENGTH, metric="unit", jitter=0)
+    start = jnp.asarray(target.start, jnp.float32)
+    tilted = TiltedTarget.build(target.log_density, start, tilt)
+    desired = jnp.full(tilt.num_regions, 1 / tilt.num_regions)
+    gain = Gain(T0)
+
+    def iterate(state: Any, t: Any) -> Any:
+        key = jax.random.fold_in(jax.random.key(0), t)
+        now = tilted.with_theta(state.theta.theta)
+        chain = jax.tree.map(lambda leaf: leaf[0], state.chains)
+        noise, (u_level, *_) = draw_noise(jax.random.fold_in(key, 0), chain.position, 3)  # as the move will draw it
+        level = now.draw_level(u_level, chain)
+        _, end, _ = kernel.flow(now, level, kernel.step_size_at(now, level, 1.0))(chain, noise, LENGTH)
+        state, info = sahmc_step(key, state, kernel, tilted, gain(t + 1).astype(noise.dtype), desired)
+        return state, (state.chains.position[0], jnp.where(info.is_accepted[0], end, noise))
+
+    _, (position, momentum) = jax.lax.scan(iterate, init(tilted, start[None]), jnp.arange(num))
+    return np.asarray(position), np.asarray(momentum)
+
+
+def _figure(cells: dict[tuple[str, str], dict[str, Any]]) -> Any:
+    """Positions and momenta of the first 1000 iterations and scatter plots of set 2, as in figure 1; and ours."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(4, 3, figsize=(11, 14), layout="constrained")
+    tilts = {"HMC": NoTilt(), "SAHMC": StepTilt(EnergyPartition.uniform(0, 20, 2))}
+    for row, (method, tilt) in zip(axes, tilts.items(), strict=False):
+        position, momentum = first_iterations(mixture(*SETS["set 2"]), tilt)
+        for ax, values, name in ((row[0], position, "position"), (row[1], momentum, "momentum")):
+            ax.plot(values[:, 0], values[:, 1], linewidth=0.4, color="#1f6f8b", alpha=0.8)
+            ax.set(title=f"{method}: {name}, first 1000 iterations", xlabel=f"{name} 1", ylabel=f"{name} 2")
+            ax.set(xlim=(-14, 14), ylim=(-14, 14), aspect="equal")
+        _scatter(row[2], cells["set 2", method]["scatter"][0], f"{method}: one run")
+    runs = cells["set 2", "NUTS"]["scatter"]
+    for k, ax in enumerate(axes[2]):
+        _scatter(ax, runs[min(k, len(runs) - 1)], f"NUTS: run {k + 1}")
+    _scatter(axes[3, 0], cells["set 2", "our default"]["scatter"][0], "our default: one run, by weight")
+    for ax in axes[3, 1:]:
+        ax.set_axis_off()
+    return figure
+
+
+def _scatter(ax: Any, points: np.ndarray, title: str) -> None:
+    ax.scatter(points[:, 0], points[:, 1], s=3, alpha=0.4, linewidths=0, color="#c2571a", rasterized=True)
+    ax.set(title=title, xlabel="x1", ylabel="x2", xlim=(-14, 12), ylim=(-14, 12), aspect="equal")
+
+
+EXPERIMENT = Experiment("mixture", "Table 1 and figure 1: three Gaussians in the plane", 10, run)
