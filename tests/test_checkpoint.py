@@ -254,3 +254,34 @@ def test_rows_beyond_the_last_record_do_not_count(tmp_path):
     book.end()
     assert np.array_equal(book.draws(), [0, 1, 2, 3, 10, 11, 12, 13])
     book.close()
+
+
+def test_ctrl_c_while_rows_are_written_loses_only_those(tmp_path):
+    """The rows are in the file, but neither counted nor in the checksum."""
+    state = (jnp.zeros(2),)
+    fresh = Past(0, state, np.zeros(1, np.int64), (), 0, None)
+    book = DiskJournal(tmp_path)
+    book.begin("draw", fresh, jax.tree.structure(0))
+    book.add(fresh._replace(moves=4, rows=4), np.arange(4.0))
+    book._rows = Pressing(book._rows)
+    with pytest.raises(KeyboardInterrupt):
+        book.add(fresh._replace(moves=8, rows=8), np.arange(4.0))
+    book.end()
+    book.close()
+    book = DiskJournal(tmp_path)
+    assert book.begin("draw", fresh, jax.tree.structure(0)).rows == 4
+    book.close()
+
+
+class Pressing:
+    """A file in which Ctrl-C comes just after a write."""
+
+    def __init__(self, file):
+        self._file = file
+
+    def __getattr__(self, name):
+        return getattr(self._file, name)
+
+    def write(self, data):
+        self._file.write(data)
+        raise KeyboardInterrupt

@@ -106,6 +106,7 @@ class DiskJournal(Journal):
         return self.past
 
     def add(self, past: Past, draws: Any) -> None:
+        running = self._hash.copy()  # Ctrl-C may come at any point: rows count once hash and past agree on them
         if draws is not None and past.rows > self.past.rows:
             leaves = jax.tree.leaves(draws)
             if self._dtype is None:
@@ -117,8 +118,8 @@ class DiskJournal(Journal):
             assert self._rows is not None
             self._rows.seek(self._size())
             self._rows.write(rows.data)
-            self._hash.update(rows.data)
-        self.past = past
+            running.update(rows.data)
+        self._hash, self.past = running, past
         if time.monotonic() - self._written > SECONDS:
             self._write()
 

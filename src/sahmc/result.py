@@ -248,7 +248,9 @@ class Result:
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Result:
-        """What ``save`` wrote. The model is not in it: there is no ``rejuvenate``, nor a new search for modes."""
+        """What ``save`` wrote. The model is not in it: there is no ``rejuvenate``, nor a new search for modes; draws of
+        the warm-up are in the file, for ArviZ, and not in the result.
+        """
         return load(path)
 
     def __repr__(self) -> str:
