@@ -2,7 +2,6 @@
 
 python benchmarks/kernels.py nuts      time per gradient and trees, beside blackjax.nuts
 python benchmarks/kernels.py masses    the three modes of mixture set 2 from one, every kernel under two tilts
-python benchmarks/kernels.py rmhmc     the paper's closing remark: RMHMC against HMC, per iteration and per second
 """
 
 from __future__ import annotations
@@ -142,82 +141,13 @@ def quiet(*args, **kwargs):
         return sahmc.sample(*args, progressbar=False, **kwargs)
 
 
-def logistic_regression():
-    """200 outcomes, six predictors of which neighbours correlate by 0.9, N(0, 3^2) on each coefficient."""
-    rng = np.random.default_rng(0)
-    root = np.linalg.cholesky(0.9 ** np.abs(np.subtract.outer(np.arange(6), np.arange(6))))
-    design = rng.normal(size=(200, 6)) @ root.T
-    outcome = rng.random(200) < 1 / (1 + np.exp(-design @ np.array([1.0, -1.0, 0.5, 0.0, 0.5, -0.5])))
-    x, sign = jnp.asarray(design, jnp.float32), jnp.asarray(2.0 * outcome - 1, jnp.float32)
-
-    def log_density(beta):
-        return jnp.sum(jax.nn.log_sigmoid(sign * (x @ beta))) - 0.5 * jnp.sum(beta**2) / 9
-
-    fisher = sahmc.fisher_metric(lambda beta: 2 * jnp.arcsin(jnp.sqrt(jax.nn.sigmoid(x @ beta))), precision=1 / 9)
-    return log_density, fisher
-
-
-def table_rmhmc(args):
-    set1 = mixture(-6.0, 4.0)
-    log_density, fisher = logistic_regression()
-    paper = {"tilt": "step", "partition": sahmc.EnergyPartition.uniform(0, 20, 2)}
-    length = (1, 6)
-    cases = [
-        ("mixture set 1, step tilt", set1.log_density, set1.start, paper, {"softabs": sahmc.SoftAbs()}),
-        (
-            "logistic regression, no tilt",
-            log_density,
-            np.zeros(6),
-            {"tilt": "none"},
-            {"softabs": sahmc.SoftAbs(), "fisher": fisher},
-        ),
-    ]
-    print("| target | kernel | metric | ESS per 1000 iterations | ESS per second | both by errors of masses | failed |")
-    print("|---|---|---|---:|---:|---:|---:|")
-    for name, density, start, tilt, metrics in cases:
-        if args.only not in name:
-            continue
-        kernels = {
-            **{
-                ("hmc", metric): sahmc.HMC(num_integration_steps=length, metric=metric)
-                for metric in ("diagonal", "dense")
-            },
-            **{("rmhmc", label): sahmc.RMHMC(num_integration_steps=length, metric=m) for label, m in metrics.items()},
-        }
-        for (kernel, metric), spec in kernels.items():
-            per_iteration, per_second, failed, errors = [], [], [], []
-            for seed in range(-1, args.seeds):
-                settings = dict(kernel=spec, draws=args.draws, tune=args.draws // 2, jumps=False, **tilt)
-                result = quiet(density, jnp.asarray(start, jnp.float32), random_seed=max(seed, 0), **settings)
-                if seed < 0:
-                    continue  # it compiled
-                ess = float(np.min(result.ess()))
-                per_iteration.append(1000 * ess / result.energy.size)
-                per_second.append(ess / result.settings["sampling_time"])
-                failed.append(result.num_failed / result.num_trajectories)
-                if density is set1.log_density:
-                    errors.append(result.expectation(set1.indicators).mean - set1.masses)
-            true = "-"
-            if errors:  # by the variance of one draw over the squared error, which knows of modes not seen
-                share = np.sum(set1.masses * (1 - set1.masses)) / np.sum(np.mean(np.square(errors), axis=0))
-                true = f"{1000 * share / result.energy.size:.2g}, {share / result.settings['sampling_time']:.2g}"
-            rates = f"{spread(per_iteration)} | {spread(per_second)} | {true} | {np.mean(failed):.1%}"
-            print(f"| {name} | {kernel} | {metric} | {rates} |", flush=True)
-
-
-def spread(values):
-    return f"{np.mean(values):.3g} +- {np.std(values, ddof=1) / np.sqrt(len(values)):.2g}"
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    tables = {"nuts": table_nuts, "masses": table_masses, "rmhmc": table_rmhmc}
+    tables = {"nuts": table_nuts, "masses": table_masses}
     parser.add_argument("table", choices=tables)
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--draws", type=int, default=2000)
     parser.add_argument("--kernels", default="hmc,nuts,rmhmc")
-    parser.add_argument("--only", default="", help="rmhmc: targets whose name holds this")
     args = parser.parse_args()
     device = jax.devices()[0]
     print(

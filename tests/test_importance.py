@@ -1,6 +1,16 @@
 import numpy as np
+import pytest
 
-from sahmc.importance import kish_efficiency, log_normalise, systematic_resample, weighted_mean, weighted_variance
+from sahmc.importance import (
+    autocorrelation_time,
+    error_of_mean,
+    kish_efficiency,
+    log_normalise,
+    systematic_resample,
+    weighted_ess,
+    weighted_mean,
+    weighted_variance,
+)
 
 CHAINS, DRAWS, RHO = 4, 2000, 0.95
 
@@ -43,3 +53,28 @@ def test_resampling_keeps_order_and_frequencies():
     index = systematic_resample(weight, 5000, rng)
     assert (np.diff(index) >= 0).all() and len(index) == 5000
     assert np.abs(np.bincount(index, minlength=500) - 5000 * weight).max() < 1
+
+
+@pytest.mark.parametrize("phi", [-0.9, 0.0, 0.5, 0.99, 1.0])
+def test_the_autocorrelation_time_is_that_of_arviz(phi):
+    array_stats = pytest.importorskip("arviz_stats.base").array_stats
+    rng = np.random.default_rng(0)
+    for chains, draws in ((1, 50), (2, 51), (5, 1000)):
+        values = rng.normal(size=(chains, draws))
+        for t in range(1, draws):
+            values[:, t] += phi * values[:, t - 1]
+        theirs = array_stats.ess(values, chain_axis=0, draw_axis=1, method="mean")
+        ours = 2 * chains * (draws // 2) / autocorrelation_time(values)
+        assert ours == pytest.approx(theirs, rel=1e-9)
+    assert np.isnan(autocorrelation_time(np.full((2, 50), np.nan)))
+
+
+def test_a_few_heavy_draws_are_not_called_many():
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(4, 500))
+    log_weight = np.full((4, 500), -30.0)
+    log_weight[1, 100] = 0.0
+    weight = np.exp(log_normalise(log_weight))
+    assert weighted_ess(values, weight) <= np.log10(2000) + 1e-6
+    alone = error_of_mean(weight.size * weight * (values - (weight * values).sum()))
+    assert weighted_variance(values, weight) / alone**2 > 1000  # the delta method by itself

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from sahmc.cli import main
-from sahmc.paper import NAMES, eight_modes, find, mixture
+from sahmc.paper import NAMES, eight_modes, find, methods, mixture, pima, stan
 from sahmc.paper.experiment import Book
+from sahmc.paper.pima_data import NoDataError, load_pima, parse_pima
+from sahmc.paper.two_stage import partition_of
 
 pytest.importorskip("matplotlib").use("Agg")
 
@@ -41,6 +43,87 @@ def test_cells_are_computed_once_for_the_same_settings(tmp_path):
     assert known["settings"]["size"] == 6 and "jax" in known["hardware"]
 
 
+def made_up_patients(size=60):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(size, 8)).round(3)
+    return x, (x[:, 1] + 0.5 * rng.normal(size=size) > 0).astype(int)
+
+
+def test_patients_are_read_from_csv_and_arff_alike(tmp_path):
+    x, y = made_up_patients()
+    rows = [",".join(map(str, row)) for row in x]
+    as_csv = "a,b,c,d,e,f,g,h,class\n" + "\n".join(
+        f"{row},{'pos' if k else 'neg'}" for row, k in zip(rows, y, strict=True)
+    )
+    words = ("tested_negative", "tested_positive")
+    as_arff = "% made up\n@relation pima\n@attribute a real\n@data\n" + "\n".join(
+        f"{row},{words[k]}" for row, k in zip(rows, y, strict=True)
+    )
+    for text in (as_csv, as_arff):
+        read = parse_pima(text)
+        assert np.allclose(read.x, x) and np.array_equal(read.y, y) and not read.as_published
+    with pytest.raises(NoDataError, match="line 3 must hold eight numbers"):
+        parse_pima("1,2,3,4,5,6,7,8,0\n1,2,3,4,5,6,7,8,1\n1,2,3,4,5,6,seven,8,1\n")
+    with pytest.raises(NoDataError, match="at least 20 rows"):
+        parse_pima("\n".join(as_csv.splitlines()[:10]))
+
+
+def test_without_data_it_says_how_to_get_them(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("sahmc.paper.pima_data.OPENML", (tmp_path / "nowhere").as_uri())
+    with pytest.raises(NoDataError, match="--data FILE"):
+        load_pima()
+    assert main(["paper", "run", "pima", "--quick", "--out", str(tmp_path / "out")]) == 2
+    assert "openml.org" in capsys.readouterr().err
+    (tmp_path / "wrong").write_text("\n".join("1,2,3,4,5,6,7,8,0" for _ in range(30)))
+    monkeypatch.setattr("sahmc.paper.pima_data.OPENML", (tmp_path / "wrong").as_uri())
+    with pytest.raises(NoDataError, match="checksum"):
+        load_pima()
+
+
+def test_splits_share_no_rows_and_the_logistic_regression_is_right():
+    x, y = made_up_patients(400)
+    (train, labels, new), truth = pima.splits(pima.PimaData(x, y, False), 2)
+    assert (
+        train.shape == (2, 360, 8) and new.shape == (2, 40, 8) and labels.shape == (2, 360) and truth.shape == (2, 40)
+    )
+    assert int(labels[0].sum() + truth[0].sum()) == y.sum()
+    assert np.allclose(np.asarray(train[0]).std(axis=0), 1, atol=1e-3)
+    fitted = pima.logistic_regression(
+        *(np.asarray(part[0], float) for part in (train, labels)), np.asarray(train[0], float)
+    )
+    score = np.asarray(train[0], float).T @ (np.asarray(labels[0]) - fitted)  # zero at the maximum of the likelihood
+    assert np.abs(score).max() < 1e-6
+    guess = pima.logistic_regression(*(np.asarray(part[0], float) for part in (train, labels, new))) > 0.5
+    assert (guess != truth[0]).mean() < 0.25
+
+
+def test_the_spectral_ess_is_right_where_lags_suffice_and_too_high_where_not():
+    rng = np.random.default_rng(0)
+    size = 100_000
+    for rho in (0.0, 0.5, 0.9):
+        noise = rng.normal(size=size)
+        x = np.empty(size)
+        x[0] = noise[0]
+        for t in range(1, size):
+            x[t] = rho * x[t - 1] + np.sqrt(1 - rho**2) * noise[t]
+        found = methods.spectral_ess(x[None, :, None])[0, 0]
+        assert found == pytest.approx(size * (1 - rho) / (1 + rho), rel=0.1)
+    switching = np.cumprod(np.where(rng.random(size) < 1e-4, -1.0, 1.0)) * 0.3 + rng.normal(size=size)
+    by_all_lags = methods.raw_ess(switching[None, :, None])[0, 0]
+    assert 10 * by_all_lags < methods.spectral_ess(switching[None, :, None])[0, 0]
+
+
+def test_the_first_stage_gives_edges_over_what_it_saw():
+    edges = np.asarray(partition_of(np.array([3.0, 9.5, 4.0])).edges)
+    assert edges[0] == 5.0 and np.allclose(np.diff(edges), 2.0) and edges[-1] >= 9.5
+
+
+def test_stan_is_left_out_where_there_is_no_r(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    assert not stan.has_stan()
+
+
 @pytest.mark.slow
 def test_the_small_mixture_runs_and_shows_what_the_paper_is_about(tmp_path, monkeypatch):
     monkeypatch.setattr(mixture, "QUICK", 100)
@@ -48,7 +131,8 @@ def test_the_small_mixture_runs_and_shows_what_the_paper_is_about(tmp_path, monk
     rows = list(csv.reader((tmp_path / "mixture" / "mixture.csv").open()))
     head, body = rows[0], rows[1:]
     assert len(body) == 16 and all(len(row) == len(head) for row in body)
-    error = {(row[0], row[2]): float(row[-1]) for row in body}
+    rows = list(csv.reader((tmp_path / "mixture" / "mixture-masses.csv").open()))[1:]
+    error = {(row[0], row[1]): float(row[-2]) for row in rows}
     assert error["set 2", "HMC"] > 0.2 > 5 * error["set 2", "our default"]
     assert (tmp_path / "mixture" / "mixture.png").stat().st_size > 20_000
     text = (tmp_path / "mixture" / "mixture.md").read_text()

@@ -25,6 +25,7 @@ EFFICIENCY = 0.02
 HEAVIEST = 0.1
 DISAGREEMENT = 0.5
 MASS = 0.01
+NAMED = 4
 EXPECTED = 0.2
 TRIPS = 10
 RUNGS = 10
@@ -219,15 +220,30 @@ def _modes(seen: Sightings, mass: np.ndarray, chains: np.ndarray, total: int) ->
                 float(expected),
                 "Chains may not find their way into it: raise tune and draws, and leave jumps on.",
             )
-        if mass[k] >= MASS and chains[k] < total / 4:
-            late = "" if seen.known[k] else ", and found only while draws were made, so its mass is not known"
-            yield Finding(
-                "modes",
-                WARNING if seen.known[k] else ERROR,
-                f"The mode near {near}, of mass {mass[k]:.2f}, was seen by {chains[k]} of {total} chains{late}.",
-                float(chains[k]),
-                "Raise draws and tune, or start some chains there with initvals.",
-            )
+    rare = np.flatnonzero((mass >= MASS) & (chains < total / 4))
+    rare = rare[np.lexsort([-mass[rare], seen.known[rare]])]  # those found late first, then by mass
+    for k in rare[:NAMED]:
+        late = "" if seen.known[k] else ", and found only while draws were made, so its mass is not known"
+        yield Finding(
+            "modes",
+            WARNING if seen.known[k] else ERROR,
+            f"The mode near {_short(seen.minimum[k])}, of mass {mass[k]:.2f}, was seen by {chains[k]} of {total} "
+            f"chains{late}.",
+            float(chains[k]),
+            "Raise draws and tune, or start some chains there with initvals.",
+        )
+    rest = rare[NAMED:]
+    if len(rest):
+        late_ones = int((~np.asarray(seen.known, bool)[rest]).sum())
+        yield Finding(
+            "modes",
+            ERROR if late_ones else WARNING,
+            f"{len(rest)} more modes, of mass {mass[rest].sum():.2f} together, were each seen by less than a quarter "
+            f"of the chains; {late_ones} of them were found only while draws were made.",
+            float(len(rest)),
+            "Raise draws and tune. If parts of the model can change places, masses of single modes mean little: look "
+            "at quantities that do not depend on their order.",
+        )
 
 
 def _agreement(values: np.ndarray, names: list[str], weight: np.ndarray) -> Iterator[Finding]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from sahmc.paper import methods
 from sahmc.paper.experiment import Book, Experiment, ratio
+from sahmc.paper.stan import MISSING, has_stan, sample_mixture
 from sahmc.partition import EnergyPartition
-from sahmc.result import Result
 from sahmc.testing.targets import Target, eight_modes
+from sahmc.testing.targets.paper import eight_centres
 
 EDGES = (10.0, 5.0)
 """As printed, and the one with which the printed HMC rows come out."""
@@ -47,32 +49,17 @@ METHODS = ("SAHMC", "HMC", "NUTS", "our default")
 
 def run(book: Book) -> None:
     scale = QUICK if book.quick else 1
+    stan = not book.quick and has_stan()
+    if not stan:
+        book.say("  " + MISSING if not book.quick else "  Stan left out of the quick version")
     rows: list[list[Any]] = []
     for edge in EDGES:
         for dim in SETUP:
-            for method in METHODS:
+            for method in (*METHODS, *(("Stan NUTS",) if stan else ())):
                 settings = dict(edge=edge, dim=dim, method=method, scale=scale, seeds=book.seeds)
                 label = f"edge{edge:g}-d{dim}-{method.replace(' ', '-')}"
-                cell = book.cell(label, _compute, **settings, progressbar=book.progressbar)
-                seconds, modes, error = PUBLISHED.get((dim, method), (float("nan"),) * 3)
-                rows.append(
-                    [
-                        f"{edge:g}",
-                        str(dim),
-                        method,
-                        f"{cell['iterations']:,}",
-                        f"{cell['gradients']:.3g}",
-                        cell["seconds"],
-                        seconds,
-                        cell["modes"],
-                        modes,
-                        cell["raw"],
-                        error,
-                        ratio(cell["raw"], error),
-                        cell["weighted"],
-                        cell["error"],
-                    ]
-                )
+                cell = book.cell(label, partial(_compute, book), **settings)
+                rows.append(_row(edge, dim, method, cell))
     book.table(
         "eight-modes",
         (
@@ -97,37 +84,68 @@ def run(book: Book) -> None:
     )
 
 
-def _compute(edge: float, dim: int, method: str, scale: int, seeds: int, progressbar: bool) -> dict[str, Any]:
+def _row(edge: float, dim: int, method: str, cell: dict[str, Any]) -> list[Any]:
+    seconds, modes, error = PUBLISHED.get((dim, method.removeprefix("Stan ")), (float("nan"),) * 3)
+    return [
+        f"{edge:g}",
+        str(dim),
+        method,
+        f"{cell['iterations']:,}",
+        f"{cell['gradients']:.3g}",
+        cell["seconds"],
+        seconds,
+        cell["modes"],
+        modes,
+        cell["raw"],
+        error,
+        ratio(cell["raw"], error),
+        cell["weighted"],
+        cell["error"],
+    ]
+
+
+def _compute(book: Book, edge: float, dim: int, method: str, scale: int, seeds: int) -> dict[str, Any]:
     target = eight_modes(dim, edge)
     epsilon, length, first, count = SETUP[dim]
     iterations, burn = ITERATIONS // scale, BURN // scale
-    common = dict(chains=seeds, random_seed=0, progressbar=progressbar)
+    common = dict(chains=seeds, random_seed=0, progressbar=book.progressbar)
     if method == "our default":
-        return _default(target, length * iterations, seeds, progressbar)
+        return _default(target, length * iterations, seeds, book.progressbar)
+    if method.endswith("NUTS"):
+        iterations, burn = NUTS_ITERATIONS[dim] // scale, NUTS_ITERATIONS[dim] // scale // 5
+    if method == "Stan NUTS":
+        centres = eight_centres(dim, edge)
+        unit = np.tile(np.eye(dim), (len(centres), 1, 1))
+        stan = sample_mixture(book.out / "stan", centres, unit, target.start, iterations, burn, seeds)
+        told = {"gradients": float(stan.steps.mean()), "seconds": float(np.median(stan.seconds)), "stan": stan.version}
+        return {"iterations": iterations, **told, **_measures(stan.draws, np.zeros(stan.draws.shape[:2]), target)}
     if method == "HMC":
         result = methods.hmc(target.log_density, target.start, epsilon, length, iterations, burn, **common)
     elif method == "SAHMC":
         edges = EnergyPartition(first + 2.0 * np.arange(count - 1))
         result = methods.sahmc(target.log_density, target.start, epsilon, length, edges, T0, iterations, burn, **common)
     else:
-        iterations = NUTS_ITERATIONS[dim] // scale
-        result = methods.nuts(target.log_density, target.start, iterations, iterations // 5, **common)
-    raw = _raw_frequencies(result, target)
-    weighted = methods.own_masses(result, target.indicators)
+        result = methods.nuts(target.log_density, target.start, iterations, burn, **common)
     return {
         "iterations": iterations,
         "gradients": result.num_gradients / seeds,
         "seconds": result.settings["sampling_time"] / seeds,
-        "modes": float((raw > 0).sum(axis=1).mean()),
-        **_errors(raw, weighted),
+        **_measures(result.draws, result.log_weight, target),
     }
+
+
+def _measures(draws: np.ndarray, log_weight: np.ndarray, target: Target) -> dict[str, Any]:
+    """N_dis and F_err over chains, by F_ij, the share of draws of chain i whose nearest mode is j."""
+    raw = methods.own_masses(draws, np.zeros_like(log_weight), target)
+    found = float((raw > 0).sum(axis=1).mean())
+    return {"modes": found, **_errors(raw, methods.own_masses(draws, log_weight, target))}
 
 
 def _default(target: Target, gradients: int | float, seeds: int, progressbar: bool) -> dict[str, Any]:
     raw, weighted, seconds, spent = [], [], [], []
     for seed in range(seeds):
         result = methods.default(target.log_density, target.start, gradients, random_seed=seed, progressbar=progressbar)
-        raw.append(_raw_frequencies(result, target).mean(axis=0))
+        raw.append(methods.own_masses(result.draws, np.zeros_like(result.log_weight), target).mean(axis=0))
         weighted.append(result.expectation(target.indicators).mean)
         seconds.append(result.settings["sampling_time"])
         spent.append(result.num_gradients)
@@ -139,11 +157,6 @@ def _default(target: Target, gradients: int | float, seeds: int, progressbar: bo
         "modes": float(found),
         **_errors(np.array(raw), np.array(weighted)),
     }
-
-
-def _raw_frequencies(result: Result, target: Target) -> np.ndarray:
-    """F_ij: the share of draws of chain i whose nearest mode is j."""
-    return np.asarray(result.values(target.indicators), float).mean(axis=1)
 
 
 def _errors(raw: np.ndarray, weighted: np.ndarray) -> dict[str, Any]:

@@ -39,14 +39,15 @@ class Book:
     quick: bool
     seeds: int
     progressbar: bool = True
-    spoken: list[str] = field(default_factory=list)
+    data: Path | None = None
+    made: dict[str, None] = field(default_factory=dict)
+    """On what and when the cells were computed."""
 
     def __post_init__(self) -> None:
         (self.out / "cells").mkdir(parents=True, exist_ok=True)
 
     def say(self, words: str) -> None:
         """A line for whoever waits."""
-        self.spoken.append(words)
         print(words, flush=True)
 
     def cell(self, name: str, compute: Callable[..., dict[str, Any]], **settings: Any) -> dict[str, Any]:
@@ -56,6 +57,7 @@ class Book:
         if path.exists():
             known = json.loads(path.read_text())
             if known["settings"] == key:
+                self.made[f"{known['hardware']}; {known['date']}"] = None
                 return self._with_arrays(name, known["result"])
         self.say(f"  {name}")
         result = compute(**settings)
@@ -66,6 +68,7 @@ class Book:
             np.savez_compressed(path.with_suffix(".npz"), **kept)
         content = {"settings": key, "hardware": hardware(), "date": time.strftime("%Y-%m-%d"), "result": numbers}
         write_whole(path, json.dumps(content, indent=1, default=float).encode())
+        self.made[f"{content['hardware']}; {content['date']}"] = None
         return {**numbers, **arrays}
 
     def _with_arrays(self, name: str, numbers: dict[str, Any]) -> dict[str, Any]:
@@ -100,17 +103,22 @@ class Book:
         self.say(f"  wrote {name}.png")
 
     def caption(self) -> str:
-        how = " (quick version)" if self.quick else ""
-        return f"{hardware()}; seeds 0 to {self.seeds - 1}; {time.strftime('%Y-%m-%d')}; `sahmc paper run`{how}."
+        how = " --quick" if self.quick else ""
+        return f"{'; '.join(self.made)}. Seeds 0 to {self.seeds - 1}. `sahmc paper run {self.out.name}{how}`."
 
 
-def run_experiment(name: str, out: Path, *, quick: bool, seeds: int | None, progressbar: bool = True) -> Book:
-    """The experiment of this name, written to a folder; what is there already is not computed again."""
+def run_experiment(
+    name: str, out: Path, *, quick: bool, seeds: int | None, data: Path | None = None, progressbar: bool = True
+) -> Book:
+    """The experiment of this name, written to a folder; what is there already is not computed again.
+
+    ``data``: a file, for the experiment that needs one.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
     chosen = find(name)
-    book = Book(out, quick, seeds or (QUICK_SEEDS if quick else chosen.seeds), progressbar)
+    book = Book(out, quick, seeds or (QUICK_SEEDS if quick else chosen.seeds), progressbar, data)
     book.say(f"{chosen.title}, in {out}")
     chosen.run(book)
     return book

@@ -90,7 +90,7 @@ def _compute(method: str, scale: int, seeds: int, progressbar: bool) -> dict[str
     return {
         "gradients": result.num_gradients / seeds,
         "seconds": result.settings["sampling_time"] / seeds,
-        "masses": methods.own_masses(result, target.indicators),
+        "masses": methods.own_masses(result.draws, result.log_weight, target),
         "mean": _own_means(result).mean(axis=0),
         "scatter": np.asarray(result.draws[0, ::every]),
     }
@@ -124,7 +124,7 @@ def _figure(cells: dict[str, dict[str, Any]]) -> Any:
     """The four sensors, a column for each method, true places dashed. Raw draws, as in figure 2; ours by weight."""
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(4, 4, figsize=(11, 11), sharex=True, sharey=True, layout="constrained")
+    figure, axes = plt.subplots(4, 4, figsize=(11, 9.8), sharex=True, sharey=True, layout="constrained")
     for column, (method, cell) in enumerate(cells.items()):
         for sensor in range(4):
             ax = axes[sensor, column]
@@ -132,7 +132,7 @@ def _figure(cells: dict[str, dict[str, Any]]) -> Any:
             ax.scatter(*points.T, s=2, alpha=0.3, linewidths=0, color="#1f6f8b", rasterized=True)
             ax.axvline(TRUE[sensor, 0], color="#c2571a", linestyle="dashed", linewidth=1)
             ax.axhline(TRUE[sensor, 1], color="#c2571a", linestyle="dashed", linewidth=1)
-            ax.set(xlim=(-1.1, 2.1), ylim=(-0.9, 1.6), aspect="equal")
+            ax.set(xlim=(-1.1, 2.1), ylim=(-0.6, 1.9), aspect="equal")
             if sensor == 0:
                 ax.set_title(method)
             if column == 0:

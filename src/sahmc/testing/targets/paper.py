@@ -10,14 +10,19 @@ import numpy as np
 
 from sahmc.testing.targets.target import Target, nearest
 
+CORRELATIONS = (0.9, -0.9, 0.0)
+
+
+def mixture_centres(a: float | int, b: float | int) -> np.ndarray:
+    return np.array([[a, a], [b, b], [0.0, 0.0]])
+
 
 def mixture(a: float | int = -8.0, b: float | int = 6.0) -> Target:
     """The paper's three Gaussians in the plane (section 4.1): at (a, a), at (b, b) and, where it starts, at the origin.
 
     Correlations are 0.9, -0.9 and 0. (a, b) is (-6, 4) in set 1, (-8, 6) in set 2.
     """
-    centres = np.array([[a, a], [b, b], [0.0, 0.0]])
-    correlation = np.array([0.9, -0.9, 0.0])
+    centres, correlation = mixture_centres(a, b), np.array(CORRELATIONS)
     scale = 1.0 / (1.0 - correlation**2)
     log_norm = 0.5 * np.log(scale) - np.log(2 * np.pi) - np.log(3)
 
@@ -32,12 +37,16 @@ def mixture(a: float | int = -8.0, b: float | int = 6.0) -> Target:
     return Target(name, log_density, np.zeros(2), mean, variance, nearest(centres), np.full(3, 1 / 3))
 
 
-def eight_modes(dim: int = 11, edge: float | int = 10.0) -> Target:
-    """The paper's eight unit Gaussians (section 4.2), on a cube whose further coordinates alternate 0 and ``edge``."""
+def eight_centres(dim: int, edge: float | int) -> np.ndarray:
     corners = np.array([[1, 1, 1], [0, 0, 0], [1, 0, 1], [0, 1, 1], [0, 0, 1], [0, 1, 0], [1, 0, 0], [1, 1, 0]])
     further = np.arange(3, dim) % 2
     tail = np.where(corners[:, 2:3] == 1, 1 - further, further) if dim > 3 else np.empty((8, 0))
-    centres = edge * np.hstack([corners, tail])
+    return edge * np.hstack([corners, tail])
+
+
+def eight_modes(dim: int = 11, edge: float | int = 10.0) -> Target:
+    """The paper's eight unit Gaussians (section 4.2), on a cube whose further coordinates alternate 0 and ``edge``."""
+    centres = eight_centres(dim, edge)
 
     def log_density(x: Any) -> Any:
         return jax.nn.logsumexp(-0.5 * jnp.sum((x - centres) ** 2, axis=-1)) - np.log(8) - 0.5 * dim * np.log(2 * np.pi)

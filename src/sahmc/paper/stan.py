@@ -1,0 +1,96 @@
+"""Stan's own NUTS on a Gaussian mixture, through the R package rstan where it is installed; an optional step.
+
+On Debian: ``apt install r-cran-rstan``. Settings as the paper's: identity mass matrix, everything else Stan's default.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+MISSING = "Stan left out: needs R with the package rstan (on Debian: apt install r-cran-rstan)"
+
+PROGRAM = """
+data { int K; int D; vector[D] mu[K]; matrix[D, D] root[K]; }
+parameters { vector[D] x; }
+model {
+  vector[K] lp;
+  for (k in 1:K) lp[k] = multi_normal_cholesky_lpdf(x | mu[k], root[k]);
+  target += log_sum_exp(lp);
+}
+"""
+
+SCRIPT = """
+suppressPackageStartupMessages(library(rstan))
+if (system.file("include", package = "BH") == "") rstan_options(boost_lib = "/usr/include")  # as Debian has it
+given <- jsonlite::fromJSON("data.json", simplifyMatrix = TRUE)
+rstan_options(auto_write = TRUE)
+model <- stan_model("model.stan")
+seconds <- c(); steps <- c(); out <- file("draws.bin", "wb")
+for (chain in 1:given$chains) {
+  fit <- sampling(model, data = given[c("K", "D", "mu", "root")], chains = 1, iter = given$iterations,
+                  warmup = given$burn, seed = chain, init = list(list(x = array(given$start))), refresh = 0,
+                  control = list(metric = "unit_e"))
+  seconds <- c(seconds, sum(get_elapsed_time(fit)))
+  steps <- c(steps, sum(get_sampler_params(fit, inc_warmup = TRUE)[[1]][, "n_leapfrog__"]))
+  writeBin(as.vector(t(extract(fit, "x", permuted = FALSE)[, 1, ])), out, size = 4)
+}
+close(out)
+write(jsonlite::toJSON(list(seconds = seconds, steps = steps, version = stan_version())), "told.json")
+"""
+
+
+class Sampled(NamedTuple):
+    """``draws`` (chain, draw, dim); seconds and leapfrog steps of each chain, its warm-up included; Stan's version."""
+
+    draws: np.ndarray
+    seconds: np.ndarray
+    steps: np.ndarray
+    version: str
+
+
+def has_stan() -> bool:
+    """Whether ``Rscript`` finds rstan."""
+    if shutil.which("Rscript") is None:
+        return False
+    ask = ["Rscript", "-e", "quit(status = !requireNamespace('rstan', quietly = TRUE))"]
+    return subprocess.run(ask, check=False, capture_output=True).returncode == 0
+
+
+def sample_mixture(
+    folder: Path,
+    centres: np.ndarray,
+    covariances: np.ndarray,
+    start: np.ndarray,
+    iterations: int,
+    burn: int,
+    chains: int,
+) -> Sampled:
+    """NUTS on Gaussians of equal weight, each chain from ``start``. The compiled program stays in ``folder``."""
+    given: dict[str, Any] = dict(
+        K=len(centres),
+        D=centres.shape[1],
+        mu=centres.tolist(),
+        root=np.linalg.cholesky(covariances).tolist(),
+        start=np.asarray(start, float).tolist(),
+        iterations=iterations,
+        burn=burn,
+        chains=chains,
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / "model.stan").exists():
+        (folder / "model.stan").write_text(PROGRAM)
+    (folder / "data.json").write_text(json.dumps(given))
+    (folder / "run.R").write_text(SCRIPT)
+    done = subprocess.run(["Rscript", "run.R"], check=False, cwd=folder, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"Stan failed:\n{done.stderr[-2000:]}")
+    draws = np.fromfile(folder / "draws.bin", np.float32).reshape(chains, -1, centres.shape[1])
+    (folder / "draws.bin").unlink()
+    told = json.loads((folder / "told.json").read_text())
+    return Sampled(draws, np.array(told["seconds"]), np.array(told["steps"]), str(told["version"][0]))

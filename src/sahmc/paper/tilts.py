@@ -1,0 +1,137 @@
+"""The three tilts on every problem of the paper at equal gradients, everything automatic.
+
+Step to linear: what it is worth that trajectories follow the learned bias. Linear to tempered: what steps that suit
+each level are worth. The last row adds jumps between the modes found: the default.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from sahmc.paper import methods, mlp, pima
+from sahmc.paper.batch import default_on_each, with_data
+from sahmc.paper.experiment import Book, Experiment
+from sahmc.paper.networks import ITERATIONS, LENGTH
+from sahmc.paper.pima_data import NoDataError, load_pima
+from sahmc.testing.targets import Target, eight_modes, mixture, sensor_network
+
+GRADIENTS, QUICK = 2_000_000, 10
+SETS, SPLITS = 5, 3
+"""Data sets of each network."""
+TILTS: dict[str, dict[str, Any]] = {
+    "step": {"tilt": "step", "jumps": False},
+    "linear": {"tilt": "linear", "jumps": False},
+    "tempered": {"jumps": False},
+    "tempered, jumps (our default)": {},
+}
+
+
+def targets() -> dict[str, Target]:
+    return {
+        "mixture set 1": mixture(-6.0, 4.0),
+        "mixture set 2": mixture(-8.0, 6.0),
+        "eight modes, d = 11, edge 5": eight_modes(11, 5.0),
+        "eight modes, d = 11, edge 10": eight_modes(11, 10.0),
+        "sensor network": sensor_network(),
+    }
+
+
+def run(book: Book) -> None:
+    scale = QUICK if book.quick else 1
+    _known_answers(book, scale)
+    _networks(book, scale)
+
+
+def _known_answers(book: Book, scale: int) -> None:
+    rows: list[list[Any]] = []
+    for number, (name, target) in enumerate(targets().items()):
+        best: float | None = None
+        for tilt, options in TILTS.items():
+            label = f"target{number}-{tilt.split(' (')[0].replace(', ', '-')}"
+            cell = book.cell(
+                label, partial(_errors, target, options), gradients=GRADIENTS // scale, seeds=book.seeds, tilt=tilt
+            )
+            squares = (cell["masses"] - target.masses) ** 2
+            error, by_run = float(np.sqrt(squares.mean())), squares.mean(axis=1)
+            spread = float(by_run.std(ddof=1) / np.sqrt(len(by_run)) / (2 * error)) if len(by_run) > 1 else float("nan")
+            best = best or error
+            found = f"{(cell['masses'] > 0.1 * target.masses).sum(axis=1).mean():.1f} of {len(target.masses)}"
+            rows.append([name, tilt, f"{cell['gradients']:.3g}", cell["seconds"], found, error, spread, best / error])
+    book.table(
+        "tilts",
+        (
+            "problem",
+            "tilt",
+            "gradients",
+            "seconds",
+            "modes found",
+            "rms error of the masses",
+            "its Monte Carlo error",
+            "step's error over this",
+        ),
+        rows,
+        "All 32 chains start in one mode. Modes found: with at least a tenth of their mass, mean over runs. Gradients: "
+        "mean over runs; a run that spent more than its budget was made again, shorter.",
+    )
+
+
+def _errors(target: Target, options: dict[str, Any], gradients: int, seeds: int, tilt: str) -> dict[str, Any]:
+    masses, seconds, spent = [], [], []
+    for seed in range(seeds):
+        result = methods.default(
+            target.log_density, target.start, gradients, random_seed=seed, progressbar=False, **options
+        )
+        masses.append(result.expectation(target.indicators).mean)
+        seconds.append(result.settings["sampling_time"])
+        spent.append(result.num_gradients)
+    return {"masses": np.array(masses), "seconds": float(np.median(seconds)), "gradients": float(np.mean(spent))}
+
+
+def _networks(book: Book, scale: int) -> None:
+    """Loss or test error and lowest energy, on the first data sets of each network."""
+    sets, splits = (min(book.seeds, 2),) * 2 if book.quick else (SETS, SPLITS)
+    problems: dict[str, Any] = {
+        "mlp": (with_data(mlp.log_density), mlp.make_data(200), mlp.random_starts(200), mlp.distance, sets, None)
+    }
+    try:
+        data, truth = pima.splits(load_pima(book.data), 100)
+        problems["pima"] = (with_data(pima.log_density), data, pima.random_starts(100), pima.probability, splits, truth)
+    except NoDataError as reason:
+        book.say(f"  pima left out: {reason}")
+    rows: list[list[Any]] = []
+    for name, (model_of, data, starts, quantity, count, truth) in problems.items():
+        for tilt, options in TILTS.items():
+            label = f"{name}-{tilt.split(' (')[0].replace(', ', '-')}"
+            compute = partial(_on_each, (model_of, data, starts, quantity), options)
+            cell = book.cell(label, compute, gradients=LENGTH * ITERATIONS // scale, sets=count, tilt=tilt)
+            score = cell["mean"] if truth is None else ((cell["mean"] > 0.5) != truth[:count]).mean(axis=1)
+            error = float(score.std(ddof=1) / np.sqrt(count)) if count > 1 else float("nan")
+            least = float(np.median(cell["ess"][:, 0]))
+            low, seconds = float(cell["lowest"][:, 0].mean()), cell["seconds"]
+            rows.append([name, str(count), tilt, float(score.mean()), error, least, low, seconds])
+    book.table(
+        "tilts-networks",
+        (
+            "network",
+            "data sets",
+            "tilt",
+            "posterior loss (mlp), test error (pima)",
+            "its standard error",
+            "least ESS of a weight, median",
+            "lowest energy, mean",
+            "seconds",
+        ),
+        rows,
+        "With the gradients of one printed run.",
+    )
+
+
+def _on_each(problem: tuple[Any, ...], options: dict[str, Any], gradients: int, sets: int, tilt: str) -> dict[str, Any]:
+    model_of, data, starts, quantity = problem
+    return default_on_each(model_of, data, starts, quantity, gradients, range(sets), **options)
+
+
+EXPERIMENT = Experiment("tilts", "The three tilts at equal gradients", 5, run)

@@ -1,0 +1,132 @@
+"""The closing remark on the partition: a short run of HMC tells the range of energies, then SAHMC runs on it.
+
+HMC started in a mode sees the energies of that mode. Barriers lie above them, and a partition that ends below a barrier
+does not carry a chain across it.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sahmc.paper import methods
+from sahmc.paper.experiment import Book, Experiment
+from sahmc.partition import EnergyPartition
+from sahmc.testing.targets import Target, eight_modes, mixture, sensor_network
+
+ITERATIONS, BURN, QUICK = 500_000, 100_000, 20
+FIRST, T0, WIDTH = 500, 5000, 2.0
+"""Iterations of the first stage, "a few hundreds"; the printed gain and bandwidth."""
+
+
+class Case(NamedTuple):
+    """A target, the printed step size and length, the printed partition; barriers out of the first mode."""
+
+    target: Target
+    step_size: float
+    length: int
+    printed: EnergyPartition
+    barrier: str
+
+
+def cases() -> dict[str, Case]:
+    regions = EnergyPartition(8.0 + 2.0 * np.arange(21))
+    return {
+        "mixture set 1": Case(mixture(-6.0, 4.0), 0.3, 20, EnergyPartition.uniform(0, 20, 2), "8.1, 11.4"),
+        "mixture set 2": Case(mixture(-8.0, 6.0), 0.3, 20, EnergyPartition.uniform(0, 20, 2), "13.1, 23.0"),
+        "eight modes, d = 11, edge 5": Case(eight_modes(11, 5.0), 0.25, 3, regions, _height(11, 5.0)),
+        "eight modes, d = 11, edge 10": Case(eight_modes(11, 10.0), 0.25, 3, regions, _height(11, 10.0)),
+        "sensor network": Case(sensor_network(), 0.02, 3, EnergyPartition(-4.0 + 2.0 * np.arange(18)), "not known"),
+    }
+
+
+def _height(dim: int, edge: float) -> str:
+    """Energies of the saddles to a neighbour along one edge and between the two groups of modes."""
+    bottom = 0.5 * dim * np.log(2 * np.pi) + np.log(8)
+    return f"{bottom + edge**2 / 8 - np.log(2):.1f}, {bottom + (dim - 2) * edge**2 / 8 - np.log(2):.1f}"
+
+
+def run(book: Book) -> None:
+    scale = QUICK if book.quick else 1
+    rows: list[list[Any]] = []
+    for number, (name, case) in enumerate(cases().items()):
+        for method in ("printed partition", "two stages", "automatic ladder (our default)"):
+            cell = book.cell(
+                f"case{number}-{method.split()[0]}",
+                partial(_compute, case),
+                method=method,
+                iterations=ITERATIONS // scale,
+                burn=BURN // scale,
+                seeds=book.seeds,
+                progressbar=book.progressbar,
+            )
+            masses = cell["masses"]
+            squares = ((masses - case.target.masses) ** 2).mean(axis=1)
+            error = float(np.sqrt(squares.mean()))
+            spread = float(squares.std(ddof=1) / np.sqrt(len(squares)) / (2 * error)) if len(squares) > 1 else np.nan
+            found = f"{(masses > 0.1 * case.target.masses).sum(axis=1).mean():.1f} of {masses.shape[1]}"
+            rows.append([name, case.barrier, method, cell["range"], f"{cell['gradients']:.3g}", found, error, spread])
+    book.table(
+        "two-stage",
+        (
+            "problem",
+            "energies of the barriers",
+            "partition from",
+            "edges",
+            "gradients a run",
+            "modes found",
+            "rms error of the masses",
+            "its Monte Carlo error",
+        ),
+        rows,
+        f"First stage: {FIRST} iterations of HMC with the printed settings from the usual start; edges every {WIDTH:g} "
+        "from the lowest to the highest energy it saw (mean over runs shown). Second stage: SAHMC as printed on them. "
+        "Ours: a ladder of temperatures, found by itself, with the gradients of a run of SAHMC.",
+    )
+
+
+def _compute(case: Case, method: str, iterations: int, burn: int, seeds: int, progressbar: bool) -> dict[str, Any]:
+    if method.startswith("automatic"):
+        return _automatic(case, iterations, seeds)
+    target, printed = case.target, (case.step_size, case.length)
+    if method == "printed partition":
+        runs = [(case.printed, seeds, 0)]
+    else:
+        first = methods.hmc(
+            target.log_density, target.start, *printed, FIRST + 1, 1, chains=seeds, random_seed=1, progressbar=False
+        )
+        runs = [(partition_of(energy), 1, seed) for seed, energy in enumerate(first.energy)]
+    masses, gradients = [], 0.0
+    for partition, chains, seed in runs:
+        result = methods.sahmc(
+            target.log_density, target.start, *printed, partition, T0, iterations, burn, chains=chains, thin=4,
+            random_seed=seed, progressbar=progressbar,
+        )  # fmt: skip
+        masses.append(methods.own_masses(result.draws, result.log_weight, target))
+        gradients += result.num_gradients / seeds
+    ends = np.mean([np.asarray(partition.edges)[[0, -1]] for partition, *_ in runs], axis=0)
+    return {"masses": np.concatenate(masses), "gradients": gradients, "range": f"{ends[0]:.1f} to {ends[1]:.1f}"}
+
+
+def partition_of(energy: np.ndarray) -> EnergyPartition:
+    """Edges from the lowest to the highest energy seen."""
+    count = max(2, int((energy.max() - energy.min()) / WIDTH) + 1)
+    return EnergyPartition(float(energy.min()) + WIDTH * np.arange(1, count + 1))
+
+
+def _automatic(case: Case, iterations: int, seeds: int) -> dict[str, Any]:
+    masses, spent, tops = [], [], []
+    for seed in range(seeds):
+        budget = case.length * iterations
+        result = methods.default(
+            case.target.log_density, case.target.start, budget, random_seed=seed, progressbar=False
+        )
+        masses.append(result.expectation(case.target.indicators).mean)
+        spent.append(result.num_gradients)
+        tops.append(result.warmup.top)
+    return {"masses": np.array(masses), "gradients": float(np.mean(spent)), "range": f"T = 1 to {np.mean(tops):.3g}"}
+
+
+EXPERIMENT = Experiment("two-stage", "Closing remark: the partition from a short run of HMC", 10, run)
