@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test slow lint bench validation docs figures clean
+.PHONY: demo test slow lint bench validation results docs figures clean
 
 demo: $(VENV)/.demo   ## three modes from one: SAHMC beside plain HMC, under a minute
 	$(BIN)/sahmc demo --out out/demo.png
@@ -23,6 +23,9 @@ bench: $(VENV)/.bench   ## time of one transition of HMC and NUTS beside BlackJA
 
 validation: $(VENV)/.demo   ## every target with a known answer, 20 seeds, three budgets: hours on two cores
 	$(BIN)/python benchmarks/validation.py run && $(BIN)/python benchmarks/validation.py table out/validation.csv
+
+results: $(VENV)/.demo   ## every experiment of the paper at full size: hours; networks want a GPU
+	$(BIN)/sahmc paper all --out docs/results
 
 docs: $(VENV)/.docs   ## HTML pages in docs/_build
 	$(BIN)/sphinx-build -q -W -b html docs docs/_build

@@ -11,5 +11,5 @@ html_theme = "furo"
 html_title = f"sahmc {release}"
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "results"]
 suppress_warnings = ["myst.xref_missing"]

@@ -125,15 +125,28 @@ def test_stan_is_left_out_where_there_is_no_r(monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_small_mixture_runs_and_shows_what_the_paper_is_about(tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", NAMES)
+def test_the_small_version_runs_and_leaves_no_blank(name, tmp_path):
+    data = tmp_path / "patients.csv"
+    x, y = made_up_patients(200)
+    data.write_text("\n".join(",".join(map(str, (*row, k))) for row, k in zip(x, y, strict=True)))
+    where = ["--out", str(tmp_path), "--data", str(data)]
+    assert main(["paper", "run", name, "--quick", "--seeds", "2", *where]) == 0
+    tables = list((tmp_path / name).glob("*.csv"))
+    assert tables
+    for table in tables:
+        head, *body = csv.reader(table.open())
+        assert len(body) > 1 and all(len(row) == len(head) and all(row) for row in body)
+        text = table.with_suffix(".md").read_text()
+        assert "nan" not in text and "inf" not in text.replace("influence", "") and "sahmc" in text
+    for picture in (tmp_path / name).glob("*.png"):
+        assert picture.stat().st_size > 20_000
+
+
+@pytest.mark.slow
+def test_the_small_mixture_shows_what_the_paper_is_about(tmp_path, monkeypatch):
     monkeypatch.setattr(mixture, "QUICK", 100)
     assert main(["paper", "run", "mixture", "--quick", "--seeds", "3", "--out", str(tmp_path)]) == 0
-    rows = list(csv.reader((tmp_path / "mixture" / "mixture.csv").open()))
-    head, body = rows[0], rows[1:]
-    assert len(body) == 16 and all(len(row) == len(head) for row in body)
     rows = list(csv.reader((tmp_path / "mixture" / "mixture-masses.csv").open()))[1:]
     error = {(row[0], row[1]): float(row[-2]) for row in rows}
     assert error["set 2", "HMC"] > 0.2 > 5 * error["set 2", "our default"]
-    assert (tmp_path / "mixture" / "mixture.png").stat().st_size > 20_000
-    text = (tmp_path / "mixture" / "mixture.md").read_text()
-    assert "nan" not in text and "sahmc" in text

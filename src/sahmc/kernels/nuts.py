@@ -48,6 +48,16 @@ class Account(NamedTuple):
     num: Int[Array, ""]
 
 
+class Place(NamedTuple):
+    """Where a leaf is on its trajectory: its velocity; the sum of the momenta before it and half of its own.
+
+    The difference of two such sums is that of the momenta between two leaves, their own counted half.
+    """
+
+    velocity: Any
+    middle: Any
+
+
 class Growth(NamedTuple):
     """A branch that grows at one end, leaf by leaf."""
 
@@ -55,10 +65,10 @@ class Growth(NamedTuple):
     branch: Branch
     account: Account
     leaf: Int[Array, ""]
-    velocities: Any
-    """At the first leaf of each subtree that is still open."""
-    middles: Any
-    """Sum of the momenta before that leaf, and half of its own."""
+    first: Place
+    """The first leaf of each subtree that is still open."""
+    before: Place
+    """The leaf before it."""
     sound: Bool[Array, ""]
 
 
@@ -130,7 +140,7 @@ class NUTS(Mechanical):
             end = jax.tree.map(lambda x: jnp.where(forwards, x[1], x[0]), tree.ends)
             empty = Branch(state, zero - jnp.inf, 0.0 * momentum)
             slots = jnp.zeros((max(1, self.max_tree_depth - 1), *momentum.shape), momentum.dtype)
-            growth = Growth(end, empty, tree.account, none, slots, slots, tree.growing)
+            growth = Growth(end, empty, tree.account, none, Place(slots, slots), Place(slots, slots), tree.growing)
             growth = jax.lax.while_loop(
                 lambda g: g.sound & (g.leaf < 1 << tree.depth), lambda g: grow(g, forwards), growth
             )
@@ -180,38 +190,57 @@ def _add_leaf(
         num=account.num + 1,
     )
     branch = Branch(_where(taken, end.state, old.proposal), total, old.momentum_sum + end.momentum)
-    velocities, middles, turns = _find_turns(growth, branch, end.momentum, metric)
-    sound = (account.highest - account.lowest < DIVERGENCE) & ~turns
-    return Growth(end, branch, account, growth.leaf + 1, velocities, middles, sound)
+    here = _place(end.momentum, branch.momentum_sum, metric)
+    there = _place(growth.end.momentum, old.momentum_sum, metric)
+    sound = (account.highest - account.lowest < DIVERGENCE) & ~_completes_a_turn(growth, here)
+    slots = jnp.arange(len(growth.first.middle))
+    opens = ((growth.leaf % 2 == 0) & (slots == _count_ones(growth.leaf >> 1)))[:, None]
+    first, before = _where(opens, here, growth.first), _where(opens, there, growth.before)
+    return Growth(end, branch, account, growth.leaf + 1, first, before, sound)
 
 
-def _find_turns(
-    growth: Growth, branch: Branch, momentum: Vector, metric: ConstantMetric
-) -> tuple[Any, Any, Bool[Array, ""]]:
-    """What is to be remembered of subtrees still open, and whether one that the new leaf completes turns back.
+def _place(momentum: Vector, sum_with_it: Vector, metric: ConstantMetric) -> Place:
+    return Place(metric.velocity(momentum), sum_with_it - 0.5 * momentum)
+
+
+def _completes_a_turn(growth: Growth, here: Place) -> Bool[Array, ""]:
+    """Whether a subtree that the new leaf completes turns back.
 
     The leaves of a branch are numbered from 0. An even one opens subtrees, and is remembered; an odd one completes as
-    many as its number has ones at the end. Those remembered are as many as the number has ones, the last left out.
+    many as its number has ones at the end. Those remembered are as many as the number has ones, the last left out. The
+    second half of a subtree begins at the one remembered next.
     """
-    velocity, middle = metric.velocity(momentum), branch.momentum_sum - 0.5 * momentum
-    leaf, slots = growth.leaf, jnp.arange(len(growth.middles))
-    odd = leaf % 2 == 1
+    leaf = growth.leaf
     last = _count_ones(leaf >> 1)
     first = last - _count_ones((~leaf & (leaf + 1)) - 1) + 1
 
     def look(carry: Any) -> Any:
         slot, _ = carry
-        return slot - 1, _turns(growth.velocities[slot], velocity, middle - growth.middles[slot])
+        start, half, before = (
+            jax.tree.map(lambda x, k=k: x[k], places)
+            for places, k in ((growth.first, slot), (growth.first, slot + 1), (growth.before, slot + 1))
+        )
+        across = (slot < last) & _turns_across(start, before, half, here)
+        return slot - 1, _turns(start, here) | across
 
-    begin = jnp.where(odd & growth.sound, last, -1), jnp.zeros((), bool)  # chains that are done must not keep others
-    _, turns = jax.lax.while_loop(lambda carry: (carry[0] >= first) & ~carry[1], look, begin)
-    opens = (~odd & (slots == last))[:, None]
-    return jnp.where(opens, velocity, growth.velocities), jnp.where(opens, middle, growth.middles), turns
+    begin = jnp.where((leaf % 2 == 1) & growth.sound, last, -1), jnp.zeros((), bool)  # chains that are done must not
+    _, turns = jax.lax.while_loop(lambda carry: (carry[0] >= first) & ~carry[1], look, begin)  # keep others
+    return turns
 
 
-def _turns(velocity_first: Vector, velocity_last: Vector, between: Vector) -> Bool[Array, ""]:
+def _turns(one: Place, two: Place) -> Bool[Array, ""]:
     """Whether either end moves against the sum of the momenta between them, of which their own count half."""
-    return (jnp.sum(velocity_first * between) <= 0) | (jnp.sum(velocity_last * between) <= 0)
+    between = two.middle - one.middle
+    return (jnp.sum(one.velocity * between) <= 0) | (jnp.sum(two.velocity * between) <= 0)
+
+
+def _turns_across(start: Place, before: Place, half: Place, end: Place) -> Bool[Array, ""]:
+    """Whether the first half turns with one leaf of the second, or the second with one leaf of the first.
+
+    Without this a trajectory that is just back where it began is not seen to have turned, and goes round and round:
+    in a round Gaussian where a power of two of steps, less one, make a period.
+    """
+    return _turns(start, half) | _turns(before, end)
 
 
 def _count_ones(number: Int[Array, ""]) -> Int[Array, ""]:
@@ -243,12 +272,15 @@ def _join(
         tree.ends,
         growth.end,
     )
-    left, right = ends.momentum
-    turns = _turns(metric.velocity(left), metric.velocity(right), total - 0.5 * (left + right))
+    far = jax.tree.map(lambda both: jnp.where(forwards, both[0], both[1]), tree.ends.momentum)
+    start = Place(metric.velocity(far), 0.5 * far - old.momentum_sum)  # sums count from where the branch begins
+    end = _place(growth.end.momentum, new.momentum_sum, metric)
+    half, before = (jax.tree.map(lambda x: x[0], places) for places in (growth.first, growth.before))
+    turns = _turns(start, end) | _turns_across(start, before, half, end)
     depth = tree.depth + 1
     branch = Branch(_where(taken, new.proposal, old.proposal), jnp.logaddexp(old.log_weight, new.log_weight), total)
     return Tree(ends, branch, growth.account, depth, sound & ~turns & (depth < max_tree_depth))
 
 
-def _where(condition: Bool[Array, ""], yes: Any, no: Any) -> Any:
+def _where(condition: Bool[Array, "*shape"], yes: Any, no: Any) -> Any:
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)

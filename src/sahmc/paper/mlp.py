@@ -145,7 +145,7 @@ def _sweep(book: Book) -> None:
     """
     seeds, scale = min(book.seeds, SWEEP_SETS), QUICK if book.quick else SWEEP_SHORTER
     rows: list[list[Any]] = []
-    for setup in SWEEP:
+    for setup in SWEEP[:2] if book.quick else SWEEP:
         settings = {"size": N, "hidden": HIDDEN, "prior": PRIOR, **setup}
         label = f"sweep-n{settings['size']}-h{settings['hidden']}-p{settings['prior']:g}"
         found = {}

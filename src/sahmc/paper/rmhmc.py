@@ -20,7 +20,7 @@ from sahmc.paper.experiment import Book, Experiment
 from sahmc.partition import EnergyPartition
 from sahmc.testing.targets import mixture
 
-DRAWS, QUICK, LENGTH = 500, 5, (1, 6)
+DRAWS, QUICK, LENGTH = 500, 10, (1, 6)
 CASES: dict[str, tuple[str, ...]] = {
     "logistic regression": ("HMC, diagonal", "HMC, dense", "RMHMC, Fisher", "RMHMC, SoftAbs"),
     "mixture set 1, step tilt": ("HMC, diagonal", "HMC, dense", "RMHMC, SoftAbs"),
