@@ -228,7 +228,7 @@ def _masses(ax: Any, name: str, masses: dict[str, np.ndarray]) -> None:
     ax.axvline(1 / 3, color="0.3", linestyle="dashed", linewidth=1)
     ax.set_yticks(range(len(masses)), list(masses))
     ax.invert_yaxis()
-    ax.set(title=f"{name}: masses of the modes, each run", xlabel="weighted mass (truth dashed)", xlim=(-0.05, 1.05))
+    ax.set(title=f"{name}: mode masses, each run", xlabel="weighted mass (truth dashed)", xlim=(-0.05, 1.05))
 
 
 def _scatter(ax: Any, points: np.ndarray, title: str) -> None:
