@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -94,7 +93,7 @@ def _printed(step_size: float, steps: int) -> HMC:
     return HMC(step_size=step_size, num_integration_steps=steps, metric="unit", jitter=0)
 
 
-def run_quietly(model: Callable[[Any], Any], start: Any, **options: Any) -> Result:
+def run_quietly(model: Any, start: Any, **options: Any) -> Result:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return sample(model, jnp.asarray(start), **options)
