@@ -51,8 +51,7 @@ def autocorrelation_time(values: np.ndarray) -> float:
         return float("nan")
     halves = np.concatenate([values[:, :half], values[:, -half:]])
     mean = halves.mean(axis=1)
-    spectrum = np.abs(np.fft.rfft(halves - mean[:, None], 2 ** math.ceil(math.log2(2 * half)))) ** 2
-    covariance = np.fft.irfft(spectrum.mean(axis=0))[:half] / half
+    covariance = autocovariance(halves)
     within = covariance[0] * half / (half - 1)
     total = covariance[0] + mean.var(ddof=1)
     if total <= 0:
@@ -64,6 +63,14 @@ def autocorrelation_time(values: np.ndarray) -> float:
     last = int(np.argmax(pairs <= 0)) if (pairs <= 0).any() else num - 1
     tau = -1 + 2 * np.minimum.accumulate(pairs)[:last].sum() + max(rho[2 * last], 0.0)
     return float(max(tau, 1 / np.log10(halves.size)))
+
+
+def autocovariance(values: np.ndarray) -> np.ndarray:
+    """At every lag, of (chain, draw), each chain about its own mean; the mean over chains."""
+    size = values.shape[1]
+    centred = values - values.mean(axis=1, keepdims=True)
+    spectrum = np.abs(np.fft.rfft(centred, 2 ** math.ceil(math.log2(2 * size)))) ** 2
+    return np.fft.irfft(spectrum.mean(axis=0))[:size] / size
 
 
 def split_rhat(values: np.ndarray) -> np.ndarray:

@@ -22,6 +22,7 @@ from sahmc.paper import methods
 from sahmc.result import Result
 from sahmc.target import TiltedTarget
 from sahmc.tilt import NoTilt, Tilt
+from sahmc.validate import require
 
 CHUNK = 1000
 """Iterations between two looks at the host."""
@@ -84,7 +85,12 @@ def run_batch(
     seed: int,
     report: Callable[[int, int], None],
 ) -> Drawn:
-    """HMC (``tilt`` None) or SAHMC as printed, on every data set (leading axis of ``data``) from its own start."""
+    """HMC (``tilt`` None) or SAHMC as printed, on every data set (leading axis of ``data``) from its own start.
+
+    In whole chunks: the burn-in ends with one.
+    """
+    whole = iterations % CHUNK == 0 and CHUNK % thin == 0
+    require(whole, f"iterations must be whole chunks of {CHUNK}, and those of thin", (iterations, thin), "round them")
     tilt = tilt or NoTilt()
     kernel = HMC(step_size=step_size, num_integration_steps=steps, metric="unit", jitter=0)
     keys = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(seed), jnp.arange(len(starts)))
@@ -116,11 +122,12 @@ def measure(drawn: Drawn, data: Any, quantity: Callable[[Any, Any], Any]) -> dic
         return jnp.tensordot(jax.nn.softmax(log_weight), values, 1)
 
     means, sizes = [], []
+    lowest = np.column_stack([drawn.lowest, drawn.lowest])  # of draws and of all, as for ours
     even = np.full((1, drawn.energy.shape[1]), 1 / drawn.energy.shape[1])
     for k in range(len(drawn.energy)):
         means.append(np.asarray(mean(drawn.position[k], drawn.log_weight[k], _one(data, k))))
         sizes.append(three(weighted_ess(drawn.position[k][None].astype(float), even)))
-    return {"mean": np.array(means), "ess": np.array(sizes), "lowest": drawn.lowest, "trace": drawn.energy[0]}
+    return {"mean": np.array(means), "ess": np.array(sizes), "lowest": lowest, "trace": drawn.energy[0]}
 
 
 def default_on_each(

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sahmc.importance import weighted_ess
+from sahmc.importance import autocovariance, weighted_ess
 from sahmc.kernels import HMC, NUTS
 from sahmc.partition import EnergyPartition
 from sahmc.result import Result
@@ -76,7 +76,8 @@ def nuts(target: Any, start: Any, iterations: int, burn: int, **options: Any) ->
 def default(target: Any, start: Any, gradients: int | float, **options: Any) -> Result:
     """``sahmc.sample`` with nothing set but the budget: a tenth of it, at least 1000 iterations, for the warm-up.
 
-    A run that spent more, in its warm-up or on long trajectories, is thrown away and made again, shorter.
+    A run that spent more, in its warm-up or on long trajectories, is thrown away and made again, shorter; down to 100
+    iterations and 50 draws, which may be more than a small version has to spend.
     """
     iterations = int(gradients / GRADIENTS)
     tune = min(max(1000, iterations // 10), max(100, iterations // 2))
@@ -124,8 +125,7 @@ def spectral_ess(draws: np.ndarray) -> np.ndarray:
 
 def _spectral_ess(x: np.ndarray) -> float:
     size, order = len(x), int(10 * np.log10(len(x)))
-    spectrum = np.abs(np.fft.rfft(x - x.mean(), 2 ** int(np.ceil(np.log2(2 * size))))) ** 2
-    covariance = np.fft.irfft(spectrum)[: order + 1] / size
+    covariance = autocovariance(x[None])
     noise, weights = covariance[0], np.zeros(0)
     best, at_zero = np.inf, covariance[0]
     for p in range(order + 1):  # Levinson's recursion
@@ -146,3 +146,28 @@ def own_masses(draws: np.ndarray, log_weight: np.ndarray, target: Target) -> np.
         weight = np.exp(own - own.max(), dtype=float)
         found.append(np.bincount(np.asarray(label(chain)), weight / weight.sum(), len(target.masses)))
     return np.stack(found)
+
+
+def default_masses(target: Target, gradients: int | float, seeds: int, **options: Any) -> dict[str, Any]:
+    """Masses of the modes in runs of the default from ``target.start``, what they cost, and their top temperatures."""
+    masses, seconds, spent, tops = [], [], [], []
+    for seed in range(seeds):
+        result = default(target.log_density, target.start, gradients, random_seed=seed, progressbar=False, **options)
+        masses.append(result.expectation(target.indicators).mean)
+        seconds.append(result.settings["sampling_time"])
+        spent.append(result.num_gradients)
+        tops.append(result.warmup.top)
+    costs = {"seconds": float(np.median(seconds)), "gradients": float(np.mean(spent))}
+    return {"masses": np.array(masses), **costs, "top": float(np.mean(tops))}
+
+
+ERROR_COLUMNS = ("modes found", "rms error of the masses", "its Monte Carlo error")
+
+
+def errors_of_masses(masses: np.ndarray, target: Target) -> tuple[str, float, float]:
+    """Modes that got a tenth of their mass, mean over runs; root mean square error and, by runs, its own error."""
+    by_run = ((masses - target.masses) ** 2).mean(axis=1)
+    error = float(np.sqrt(by_run.mean()))
+    spread = float(by_run.std(ddof=1) / np.sqrt(len(by_run)) / (2 * error)) if len(by_run) > 1 else float("nan")
+    found = (masses > 0.1 * target.masses).sum(axis=1).mean()
+    return f"{found:.1f} of {masses.shape[1]}", error, spread

@@ -15,8 +15,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from sahmc.paper.batch import with_data
-from sahmc.paper.experiment import Book, Experiment, ratio
-from sahmc.paper.networks import ITERATIONS, QUICK, default_block, networks, printed_batch, trace_figure
+from sahmc.paper.experiment import Book, Experiment
+from sahmc.paper.networks import (
+    ITERATIONS,
+    QUICK,
+    default_block,
+    networks,
+    printed_batch,
+    score_columns,
+    score_row,
+    trace_figure,
+)
 from sahmc.partition import EnergyPartition
 
 N, HIDDEN, PRIOR, NOISE, REACH = 300, 10, 5.0, 1.0, 3.0
@@ -80,18 +89,7 @@ def run(book: Book) -> None:
     book.table(
         "mlp",
         (
-            "method",
-            "posterior loss",
-            "its standard error",
-            "published",
-            "over published",
-            "ESS min",
-            "median",
-            "max",
-            "published min",
-            "published median",
-            "published max",
-            "lowest energy",
+            *score_columns("posterior loss"),
             "lower than HMC's, share",
             "with modes rolled down to",
             "seconds a data set",
@@ -105,25 +103,9 @@ def run(book: Book) -> None:
 
 
 def _row(method: str, cell: dict[str, Any], base: dict[str, Any]) -> list[Any]:
-    published = PUBLISHED.get(method, (float("nan"),) * 4)
-    loss, ours = cell["mean"], cell["lowest"].ndim == 2
-
-    def lower(k: int) -> float:
-        return float(np.mean((cell["lowest"][:, k] if ours else cell["lowest"]) < base["lowest"]))
-
-    return [
-        method,
-        float(loss.mean()),
-        float(loss.std(ddof=1) / np.sqrt(len(loss))),
-        published[0],
-        ratio(float(loss.mean()), published[0]),
-        *(float(x) for x in cell["ess"].mean(axis=0)),
-        *published[1:],
-        float(cell["lowest"][..., :1].mean() if ours else cell["lowest"].mean()),
-        "-" if method == "HMC" else lower(0),
-        lower(1) if ours else "-",
-        cell["seconds"],
-    ]
+    lower = [float(np.mean(own < base["lowest"][:, 0])) for own in cell["lowest"].T]
+    shares = ["-", "-"] if method == "HMC" else lower
+    return [*score_row(method, cell["mean"], cell, PUBLISHED.get(method)), *shares, cell["seconds"]]
 
 
 def _printed(book: Book, method: str, scale: int, seeds: int, **setup: Any) -> dict[str, Any]:
@@ -154,10 +136,10 @@ def _sweep(book: Book) -> None:
             settings["edges"] = edges
             compute = partial(_printed, book)
             found[method] = book.cell(f"{label}-{method}", compute, method=method, scale=scale, seeds=seeds, **settings)
-            low = 10 * np.floor(np.median(found["HMC"]["lowest"]) / 10) - 40
+            low = 10 * np.floor(np.median(found["HMC"]["lowest"][:, 0]) / 10) - 40
             edges = (float(low), float(low) + 100, 2.0)
         gap = found["HMC"]["mean"] - found["SAHMC"]["mean"]
-        lower = np.mean(found["SAHMC"]["lowest"] < found["HMC"]["lowest"])
+        lower = np.mean(found["SAHMC"]["lowest"][:, 0] < found["HMC"]["lowest"][:, 0])
         rows.append(
             [
                 str(settings["size"]),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sahmc.paper.batch import default_on_each, join, measure, run_batch
-from sahmc.paper.experiment import Book
+from sahmc.paper.experiment import Book, ratio
 from sahmc.partition import EnergyPartition
 from sahmc.tilt import StepTilt
 
@@ -70,6 +70,29 @@ def _reporter(book: Book, method: str) -> Any:
             book.say(f"    {method}: {done:,} of {total:,} iterations")
 
     return report
+
+
+def score_columns(score: str) -> tuple[str, ...]:
+    """Of ``score_row``."""
+    ess = ("ESS min", "median", "max", "published min", "published median", "published max")
+    return ("method", score, "its standard error", "published", "over published", *ess, "lowest energy")
+
+
+def score_row(method: str, scores: np.ndarray, cell: dict[str, Any], published: tuple[float, ...] | None) -> list[Any]:
+    """``published``: the score and three effective sample sizes."""
+    known = published or (float("nan"),) * 4
+    mean, error = float(scores.mean()), float(scores.std(ddof=1) / np.sqrt(len(scores)))
+    sizes = (float(x) for x in cell["ess"].mean(axis=0))
+    return [
+        method,
+        mean,
+        error,
+        known[0],
+        ratio(mean, known[0]),
+        *sizes,
+        *known[1:4],
+        float(cell["lowest"][:, 0].mean()),
+    ]
 
 
 def trace_figure(cells: dict[str, dict[str, Any]], which: str) -> Any:

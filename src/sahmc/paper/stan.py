@@ -83,8 +83,9 @@ def sample_mixture(
         chains=chains,
     )
     folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / "model.stan").exists():
-        (folder / "model.stan").write_text(PROGRAM)
+    program = folder / "model.stan"
+    if not program.exists() or program.read_text() != PROGRAM:  # a newer file would be compiled again
+        program.write_text(PROGRAM)
     (folder / "data.json").write_text(json.dumps(given))
     (folder / "run.R").write_text(SCRIPT)
     done = subprocess.run(["Rscript", "run.R"], check=False, cwd=folder, capture_output=True, text=True)

@@ -55,13 +55,10 @@ def _known_answers(book: Book, scale: int) -> None:
         for tilt, options in TILTS.items():
             label = f"target{number}-{tilt.split(' (')[0].replace(', ', '-')}"
             cell = book.cell(
-                label, partial(_errors, target, options), gradients=GRADIENTS // scale, seeds=book.seeds, tilt=tilt
+                label, partial(_masses, target, options), gradients=GRADIENTS // scale, seeds=book.seeds, tilt=tilt
             )
-            squares = (cell["masses"] - target.masses) ** 2
-            error, by_run = float(np.sqrt(squares.mean())), squares.mean(axis=1)
-            spread = float(by_run.std(ddof=1) / np.sqrt(len(by_run)) / (2 * error)) if len(by_run) > 1 else float("nan")
+            found, error, spread = methods.errors_of_masses(cell["masses"], target)
             best = best or error
-            found = f"{(cell['masses'] > 0.1 * target.masses).sum(axis=1).mean():.1f} of {len(target.masses)}"
             rows.append([name, tilt, f"{cell['gradients']:.3g}", cell["seconds"], found, error, spread, best / error])
     book.table(
         "tilts",
@@ -70,9 +67,7 @@ def _known_answers(book: Book, scale: int) -> None:
             "tilt",
             "gradients",
             "seconds",
-            "modes found",
-            "rms error of the masses",
-            "its Monte Carlo error",
+            *methods.ERROR_COLUMNS,
             "step's error over this",
         ),
         rows,
@@ -81,16 +76,8 @@ def _known_answers(book: Book, scale: int) -> None:
     )
 
 
-def _errors(target: Target, options: dict[str, Any], gradients: int, seeds: int, tilt: str) -> dict[str, Any]:
-    masses, seconds, spent = [], [], []
-    for seed in range(seeds):
-        result = methods.default(
-            target.log_density, target.start, gradients, random_seed=seed, progressbar=False, **options
-        )
-        masses.append(result.expectation(target.indicators).mean)
-        seconds.append(result.settings["sampling_time"])
-        spent.append(result.num_gradients)
-    return {"masses": np.array(masses), "seconds": float(np.median(seconds)), "gradients": float(np.mean(spent))}
+def _masses(target: Target, options: dict[str, Any], gradients: int, seeds: int, tilt: str) -> dict[str, Any]:
+    return methods.default_masses(target, gradients, seeds, **options)
 
 
 def _networks(book: Book, scale: int) -> None:

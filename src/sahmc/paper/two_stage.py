@@ -65,12 +65,8 @@ def run(book: Book) -> None:
                 seeds=book.seeds,
                 progressbar=book.progressbar,
             )
-            masses = cell["masses"]
-            squares = ((masses - case.target.masses) ** 2).mean(axis=1)
-            error = float(np.sqrt(squares.mean()))
-            spread = float(squares.std(ddof=1) / np.sqrt(len(squares)) / (2 * error)) if len(squares) > 1 else np.nan
-            found = f"{(masses > 0.1 * case.target.masses).sum(axis=1).mean():.1f} of {masses.shape[1]}"
-            rows.append([name, case.barrier, method, cell["range"], f"{cell['gradients']:.3g}", found, error, spread])
+            errors = methods.errors_of_masses(cell["masses"], case.target)
+            rows.append([name, case.barrier, method, cell["range"], f"{cell['gradients']:.3g}", *errors])
     book.table(
         "two-stage",
         (
@@ -79,9 +75,7 @@ def run(book: Book) -> None:
             "partition from",
             "edges",
             "gradients a run",
-            "modes found",
-            "rms error of the masses",
-            "its Monte Carlo error",
+            *methods.ERROR_COLUMNS,
         ),
         rows,
         f"First stage: {FIRST} iterations of HMC with the printed settings from the usual start; edges every {WIDTH:g} "
@@ -92,7 +86,8 @@ def run(book: Book) -> None:
 
 def _compute(case: Case, method: str, iterations: int, burn: int, seeds: int, progressbar: bool) -> dict[str, Any]:
     if method.startswith("automatic"):
-        return _automatic(case, iterations, seeds)
+        found = methods.default_masses(case.target, case.length * iterations, seeds)
+        return {**found, "range": f"T = 1 to {found['top']:.3g}"}
     target, printed = case.target, (case.step_size, case.length)
     if method == "printed partition":
         runs = [(case.printed, seeds, 0)]
@@ -117,19 +112,6 @@ def partition_of(energy: np.ndarray) -> EnergyPartition:
     """Edges from the lowest to the highest energy seen."""
     count = max(2, int((energy.max() - energy.min()) / WIDTH) + 1)
     return EnergyPartition(float(energy.min()) + WIDTH * np.arange(1, count + 1))
-
-
-def _automatic(case: Case, iterations: int, seeds: int) -> dict[str, Any]:
-    masses, spent, tops = [], [], []
-    for seed in range(seeds):
-        budget = case.length * iterations
-        result = methods.default(
-            case.target.log_density, case.target.start, budget, random_seed=seed, progressbar=False
-        )
-        masses.append(result.expectation(case.target.indicators).mean)
-        spent.append(result.num_gradients)
-        tops.append(result.warmup.top)
-    return {"masses": np.array(masses), "gradients": float(np.mean(spent)), "range": f"T = 1 to {np.mean(tops):.3g}"}
 
 
 EXPERIMENT = Experiment("two-stage", "Closing remark: the partition from a short run of HMC", 10, run)
