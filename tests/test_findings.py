@@ -61,6 +61,13 @@ def test_a_drift_that_all_chains_share_is_seen():
     assert found["drift"].number > DRIFT and "one" in found["drift"].sentence and "rhat" not in found
 
 
+def test_a_half_without_any_weight_is_an_error():
+    weight = np.full((16, 1000), 1 / 8000)
+    weight[:, :500] = 0.0
+    found = codes(draws(), weight)["drift"]
+    assert found.severity == "error" and "one half" in found.sentence
+
+
 def test_what_does_not_move_is_an_error():
     assert codes(np.ones((4, 50, 2)))["stuck"].severity == "error"
 

@@ -282,10 +282,12 @@ def _agreement(values: np.ndarray, names: list[str], weight: np.ndarray) -> Iter
     half = values.shape[1] // 2
     if half < 4:
         return
-    parts = [
-        weighted_mean(v, w / w.sum())
-        for v, w in ((values[:, :half], weight[:, :half]), (values[:, half:], weight[:, half:]))
-    ]
+    halves = (values[:, :half], weight[:, :half]), (values[:, half:], weight[:, half:])
+    if any(w.sum() == 0 for _, w in halves):
+        words = "All the weight lies in one half of the draws: the other tells nothing of the posterior."
+        yield Finding("drift", ERROR, words, 1.0, "Raise tune.")
+        return
+    parts = [weighted_mean(v, w / w.sum()) for v, w in halves]
     noise = np.hypot(parts[0].mcse, parts[1].mcse)
     drift = np.where(moves & (noise > 0), np.abs(parts[0].mean - parts[1].mean) / np.where(noise > 0, noise, 1.0), 0.0)
     worst = int(np.argmax(drift))

@@ -5,6 +5,7 @@ Ours goes one after the other because each run finds its own number of levels.
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -17,15 +18,18 @@ import numpy as np
 from sahmc.algorithm import init, sahmc_step
 from sahmc.gain import Gain
 from sahmc.importance import weighted_ess
-from sahmc.kernels import HMC
+from sahmc.kernels import HMC, NUTS
 from sahmc.paper import methods
 from sahmc.result import Result
+from sahmc.step_size import init_step_size, update_step_size
 from sahmc.target import TiltedTarget
 from sahmc.tilt import NoTilt, Tilt
 from sahmc.validate import require
 
-CHUNK = 1000
+CHUNK, NUTS_CHUNK = 1000, 56
 """Iterations between two looks at the host."""
+NUTS_BURN, LEAVES = 6 * NUTS_CHUNK, 1023
+"""Iterations of NUTS that tune its step size; leaves of its largest tree, of 2^10 states."""
 
 
 class Drawn(NamedTuple):
@@ -111,6 +115,61 @@ def run_batch(
     position, energy, weight = (np.concatenate(parts, axis=1) for parts in zip(*kept, strict=True))
     theta = np.asarray(states.theta.theta)
     return Drawn(position, energy, weight, np.asarray(lowest), theta)
+
+
+def nuts_iterations(gradients: int) -> int:
+    """In whole chunks, so that trees of full size do not cost more than ``gradients``."""
+    return max(gradients // LEAVES // NUTS_CHUNK, 1 + NUTS_BURN // NUTS_CHUNK) * NUTS_CHUNK
+
+
+def run_nuts(
+    log_density: Callable[[Any, Any], Any],
+    data: Any,
+    starts: np.ndarray,
+    *,
+    step_size: float,
+    iterations: int,
+    seed: int,
+    report: Callable[[int, int], None],
+) -> Drawn:
+    """NUTS, one chain on every data set; its step size is tuned from ``step_size`` to an acceptance of 0.8."""
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(seed), jnp.arange(len(starts)))
+
+    def begin(start: Any, data: Any) -> Any:
+        target = TiltedTarget.build(lambda x: log_density(x, data), start, NoTilt())
+        return target.evaluate(start), init_step_size(jnp.full(1, step_size, start.dtype), eager=False)
+
+    states = jax.jit(jax.vmap(begin))(jnp.asarray(starts), data)
+    lowest = states[0].energy
+    kept: list[Any] = []
+    for first in range(0, iterations, NUTS_CHUNK):
+        tuning = first < NUTS_BURN
+        (states, lowest), drawn = _nuts_chunk(keys, states, lowest, data, jnp.int32(first), log_density, tuning)
+        if not tuning:
+            kept.append(jax.tree.map(np.asarray, drawn))
+        report(first + NUTS_CHUNK, iterations)
+    position, energy = (np.concatenate(parts, axis=1) for parts in zip(*kept, strict=True))
+    return Drawn(position, energy, np.zeros_like(energy), np.asarray(lowest), np.zeros((len(starts), 1)))
+
+
+@partial(jax.jit, static_argnames=("log_density", "tuning"))
+def _nuts_chunk(keys: Any, states: Any, lowest: Any, data: Any, first: Any, log_density: Any, tuning: bool) -> Any:
+    kernel = NUTS(step_size=1.0, metric="unit")
+
+    def one(key: Any, state: Any, low: Any, data: Any) -> Any:
+        target = TiltedTarget.build(lambda x: log_density(x, data), state[0].position, NoTilt())
+
+        def iterate(carry: Any, t: Any) -> Any:
+            (chain, step), low = carry
+            size = jnp.exp(step.log_step if tuning else step.log_average)
+            scaled = dataclasses.replace(target, step_scale=size)
+            chain, info = kernel.step(jax.random.fold_in(key, first + t), chain, scaled)
+            step = update_step_size(step, info.mechanical_acceptance[None], info.level[None], 0.8, tuning)
+            return ((chain, step), jnp.minimum(low, chain.energy)), (chain.position, chain.energy)
+
+        return jax.lax.scan(iterate, (state, low), jnp.arange(NUTS_CHUNK))
+
+    return jax.vmap(one)(keys, states, lowest, data)
 
 
 def measure(drawn: Drawn, data: Any, quantity: Callable[[Any, Any], Any]) -> dict[str, Any]:

@@ -96,7 +96,7 @@ def run(book: Book) -> None:
         ),
         rows,
         "Means over data sets. Loss: posterior mean of (f_0 - f)^2, per point, by weight. ESS: over the weights of the "
-        "network, of the draws as they were made (HMC, SAHMC) or of weighted means (our default).",
+        "network, of the draws as they were made (HMC, SAHMC, NUTS) or of weighted means (our default).",
     )
     book.picture("mlp", trace_figure(cells, "first data set"))
     _sweep(book)
