@@ -119,7 +119,7 @@ def conjugate():
     model = sahmc.Model(
         log_likelihood,
         log_prior=lambda x: -0.5 * jnp.sum(x**2) / width,
-        sample_prior=lambda key: 2.0 * jax.random.normal(key, (5,)),
+        start=lambda key: 2.0 * jax.random.normal(key, (5,)),
     )
     return model, None, truth
 

@@ -11,6 +11,7 @@ import pytest
 
 import sahmc
 from sahmc import run
+from sahmc.model import Labels
 
 
 def normal(x):
@@ -223,3 +224,42 @@ def test_infinite_walls_are_rejections():
     assert (np.abs(result.draws) < 1).all() and result.num_diverging == 0
     found = result.expectation(lambda x: x**2)
     assert (np.abs(found.mean - 1 / 3) < 4.5 * found.mcse).all()
+
+
+def test_a_start_outside_the_support_is_drawn_again():
+    """Three in four starts that the model draws are outside; initvals given by hand are not touched."""
+    inside = sahmc.Model(
+        log_density=lambda x: jnp.where(jnp.all(x > 0), -jnp.sum(x), -jnp.inf),
+        start=lambda key: jax.random.uniform(key, (2,), minval=-1.0),
+    )
+    result = sahmc.sample(inside, tilt="none", draws=20, tune=20, chains=8, random_seed=0, progressbar=False)
+    assert (result.draws > 0).all()
+    with pytest.raises(ValueError, match="must be finite where a chain starts"):
+        sahmc.sample(inside, -jnp.ones(2), tilt="none", chains=8)
+
+
+def test_draws_are_the_named_variables_of_a_model(tmp_path):
+    """A positive scale on the log line; what was saved, dims and data too, comes back."""
+    labels = Labels({"place": ["here", "there"]}, {"level": ["place"], "y": ["row"]}, {"y": np.arange(3.0)})
+    named_model = sahmc.Model(
+        log_density=lambda z: -0.5 * jnp.sum(z["level"] ** 2) - jnp.exp(z["log_scale"]) + z["log_scale"],
+        start=lambda key: {"level": jax.random.normal(key, (2,)), "log_scale": jnp.zeros(())},
+        constrain=lambda z: {"level": z["level"], "scale": jnp.exp(z["log_scale"]), "one": jnp.ones(2)},
+        unconstrain=lambda v: {"level": v["level"], "log_scale": jnp.log(v["scale"])},
+        labels=labels,
+    )
+    start = {"level": np.zeros(2), "scale": np.ones(())}
+    result = sahmc.sample(named_model, start, draws=200, tune=400, chains=8, random_seed=0, progressbar=False)
+    assert set(result.draws) == {"level", "scale", "one"} and (result.draws["scale"] > 0).all()
+    scale = result.expectation(lambda draw: draw["scale"])
+    assert abs(scale.mean - 1) < 4 * scale.mcse < 0.5
+    table = result.summary().to_dataframe().loc["one[0]"]
+    assert abs(table["mean"] - 1) < 1e-6 and (table["sd"], table["mcse"]) == (0.0, 0.0) and np.isnan(table["ess"])
+    assert not any("one" in finding.sentence for finding in result.findings)
+    moved = result.to_datatree(rejuvenate=2).posterior
+    assert moved["level"].dims == ("chain", "draw", "place") and (moved["scale"] > 0).all()
+    result.save(tmp_path / "run.nc")
+    back = sahmc.Result.load(tmp_path / "run.nc").to_datatree()
+    assert list(back.posterior.place.values) == ["here", "there"] and back.observed_data.y.dims == ("row",)
+    kept = sahmc.sample(named_model, draws=10, tune=20, chains=4, random_seed=0, keep=lambda draw: draw["scale"])
+    assert kept.draws.shape == (4, 10)

@@ -1,5 +1,6 @@
 """Bad input is refused before anything is compiled, with what must hold, what was given and what to do."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -93,3 +94,34 @@ def test_bad_input_is_refused(name):
 def test_numpy_in_a_log_density_is_explained():
     with pytest.raises(ValueError, match=r"jax\.numpy"):
         sahmc.sample(lambda x: float(-np.sum(np.asarray(x) ** 2)), X)
+
+
+def _loop(x):
+    return -jax.lax.while_loop(lambda v: v > 1.0, lambda v: v / 2, jnp.sum(x**2))
+
+
+@pytest.mark.parametrize(
+    ("log_density", "words"),
+    [
+        (_loop, r"must have a gradient.*random_walk"),
+        (lambda x: -jnp.sum(x[x > 0] ** 2), r"shapes do not depend on values.*jnp.where"),
+        (lambda x: -jnp.sum(jnp.nonzero(x)[0] * 1.0), r"must be a JAX function of traced arrays"),
+    ],
+    ids=["no gradient", "picked by a condition", "counted"],
+)
+def test_a_log_density_that_cannot_be_differentiated_is_refused_in_words(log_density, words):
+    with pytest.raises(ValueError, match=words):
+        sahmc.sample(log_density, jnp.ones(3))
+
+
+def test_without_a_gradient_there_is_the_random_walk():
+    result = sahmc.sample(
+        _loop, jnp.ones(2), kernel="random_walk", tilt="none", draws=20, tune=20, chains=4, random_seed=0
+    )
+    assert np.isfinite(result.log_density).all()
+
+
+def test_a_model_is_a_density_or_prior_and_likelihood():
+    for parts in ({}, {"log_prior": jnp.sum}, {"log_density": jnp.sum, "log_prior": jnp.sum}):
+        with pytest.raises(ValueError, match="log_density, or both log_likelihood and log_prior"):
+            sahmc.Model(**parts)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from sahmc.algorithm import sahmc_step as sahmc_step
     from sahmc.barrier import EnergyBarrier as EnergyBarrier
     from sahmc.barrier import energy_barrier as energy_barrier
+    from sahmc.blackjax import blackjax_kernel as blackjax_kernel
     from sahmc.checkpoint import resume as resume
     from sahmc.findings import Finding as Finding
     from sahmc.gain import Gain as Gain
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from sahmc.kernels import RMHMC as RMHMC
     from sahmc.kernels import RandomWalk as RandomWalk
     from sahmc.model import Model as Model
+    from sahmc.numpyro import from_numpyro as from_numpyro
     from sahmc.partition import EnergyPartition as EnergyPartition
     from sahmc.partition import TemperatureLadder as TemperatureLadder
     from sahmc.plots import plot_barrier as plot_barrier
@@ -39,9 +41,11 @@ if TYPE_CHECKING:
     from sahmc.plots import plot_theta as plot_theta
     from sahmc.plots import plot_visits as plot_visits
     from sahmc.progress import Progress as Progress
+    from sahmc.pymc import from_pymc as from_pymc
     from sahmc.report import write_report as write_report
     from sahmc.result import Result as Result
     from sahmc.sampling import sample as sample
+    from sahmc.stan import from_stan as from_stan
     from sahmc.target import TiltedTarget as TiltedTarget
     from sahmc.tilt import LinearTilt as LinearTilt
     from sahmc.tilt import NoTilt as NoTilt
@@ -54,6 +58,7 @@ __version__ = "0.1.0"
 _HOME = {
     "sahmc.algorithm": ("SAHMCState", "init", "sahmc_step"),
     "sahmc.barrier": ("EnergyBarrier", "energy_barrier"),
+    "sahmc.blackjax": ("blackjax_kernel",),
     "sahmc.checkpoint": ("resume",),
     "sahmc.findings": ("Finding",),
     "sahmc.gain": ("Gain",),
@@ -63,6 +68,7 @@ _HOME = {
     "sahmc.hamiltonian.riemannian": ("SoftAbs", "fisher_metric"),
     "sahmc.kernels": ("HMC", "NUTS", "RMHMC", "RandomWalk"),
     "sahmc.model": ("Model",),
+    "sahmc.numpyro": ("from_numpyro",),
     "sahmc.partition": ("EnergyPartition", "TemperatureLadder"),
     "sahmc.plots": (
         "plot_barrier",
@@ -76,8 +82,10 @@ _HOME = {
     ),
     "sahmc.progress": ("Progress",),
     "sahmc.report": ("write_report",),
+    "sahmc.pymc": ("from_pymc",),
     "sahmc.result": ("Result",),
     "sahmc.sampling": ("sample",),
+    "sahmc.stan": ("from_stan",),
     "sahmc.target": ("TiltedTarget",),
     "sahmc.tilt": ("LinearTilt", "NoTilt", "StepTilt", "TemperedTilt"),
 }
@@ -86,6 +94,8 @@ __all__ = [*sorted(_MODULE), "__version__"]  # noqa: PLE0604
 
 
 def __getattr__(name: str) -> Any:
+    if name == "numpyro":  # sahmc.numpyro.SAHMC
+        return importlib.import_module("sahmc.numpyro")
     if name not in _MODULE:
         raise AttributeError(f"module 'sahmc' has no attribute {name!r}")
     value = getattr(importlib.import_module(_MODULE[name]), name)

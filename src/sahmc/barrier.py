@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from sahmc.model import Model
+from sahmc.model import Model, as_model
 from sahmc.modes import energies
 from sahmc.positions import flatten, structure
 from sahmc.program import Program
@@ -111,7 +111,7 @@ def energy_barrier(
         require_count(value, name, least)
     _check_tilt(tilt, theta)
     ends, unravel = _ends(x1, x2)
-    program = energy_program(log_density, unravel, ends[0], gradient=True)
+    program = energy_program(as_model(log_density), unravel, ends[0], gradient=True)
     at_ends = np.asarray(energies(program, ends)[0])
     require(
         np.isfinite(at_ends).all(),

@@ -14,6 +14,7 @@ from sahmc.positions import named
 from sahmc.validate import require, require_count
 
 if TYPE_CHECKING:
+    from sahmc.model import Labels
     from sahmc.result import Result
 
 
@@ -31,8 +32,10 @@ def to_datatree(
         theta, visits and desired frequencies of each region, its energies or inverse temperatures, and theta's path.
     ``warmup_posterior``, ``warmup_sample_stats``
         Of the adaptation, raw, if they were kept.
+    ``observed_data``, ``constant_data``
+        Where the model knows them.
 
-    ``coords`` and ``dims`` are ArviZ's, for variables named as in the position.
+    ``coords`` and ``dims`` are ArviZ's, for variables named as in the draws; the model's own need not be given.
     """
     import arviz_base
     import xarray as xr
@@ -64,8 +67,10 @@ def to_datatree(
                 name: getattr(draw, name) for name in ("energy", "region", "log_weight", "diverging", "acceptance_rate")
             },
         }
-    own = dict(dims or {})
-    tree = arviz_base.from_dict(groups, coords=coords, dims=own, save_warmup=True)
+    about = result.labels
+    groups.update({k: dict(v) for k, v in _data(about).items()})
+    own = {**about.dims, **(dims or {})}
+    tree = arviz_base.from_dict(groups, coords={**about.coords, **(coords or {})}, dims=own, save_warmup=True)
     tree["sahmc"] = xr.DataTree(_learnt(result))
     tree.attrs.update(attributes(result))
     tree["posterior"].attrs.update(attributes(result))
@@ -87,6 +92,11 @@ def to_inferencedata(tree: Any) -> Any:
     )
     groups = {name: node.to_dataset() for name, node in tree.children.items()}
     return arviz.InferenceData(attrs=dict(tree.attrs), **groups, warn_on_custom_groups=False)
+
+
+def _data(about: Labels) -> dict[str, Mapping[str, Any]]:
+    """Groups of data, where there are any."""
+    return {k: v for k in ("observed_data", "constant_data") if (v := getattr(about, k))}
 
 
 def _statistics(result: Result) -> dict[str, np.ndarray]:

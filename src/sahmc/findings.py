@@ -164,7 +164,8 @@ def _ladder(result: Result) -> Iterator[Finding]:
             WARNING,
             f"{result.warmup.lost} chains did not come back from the search for modes and were put back.",
             result.warmup.lost,
-            "Raise tune; give prior and likelihood apart, as a sahmc.Model, if you can.",
+            "Raise tune"
+            + ("." if result.settings["prior"] else "; give prior and likelihood apart, as a sahmc.Model, if you can."),
         )
     if many and math.isinf(search.melting) and not result.settings["prior"]:
         yield Finding(

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from sahmc.importance import BLOCK, weighted_mean
-from sahmc.positions import named
+from sahmc.positions import labels
 from sahmc.tables import Table, number
 from sahmc.validate import require
 
@@ -73,9 +73,8 @@ class ModeTable(tuple[Mode, ...]):
         rows = []
         for mode in self:
             row: dict[str, Any] = {k: getattr(mode, k) for k in ("mass", "mcse", "energy", "chains")}
-            for name, leaf in named(mode.mean).items():
-                for at, value in np.ndenumerate(leaf):
-                    row[f"{name}[{', '.join(map(str, at))}]" if at else name] = float(value)
+            values = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(mode.mean)])
+            row.update(zip(labels(mode.mean), map(float, values), strict=True))
             rows.append(row)
         return pd.DataFrame(rows)
 

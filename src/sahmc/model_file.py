@@ -33,7 +33,7 @@ def log_density(position):
     return jnp.logaddexp(near, far) - 0.5 * log_scale**2
 
 
-# In place of log_density a file may hold `model = sahmc.Model(log_likelihood=..., log_prior=..., sample_prior=...)`:
+# In place of log_density a file may hold `model = sahmc.Model(log_likelihood=..., log_prior=..., start=...)`:
 # the evidence is then known, and init may be left out.
 '''
 

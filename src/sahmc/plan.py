@@ -84,7 +84,7 @@ class Plan:
 
 
 def make_plan(
-    model: Any,
+    model: Model,
     *,
     kernel: Any,
     tilt: Any,
@@ -105,8 +105,7 @@ def make_plan(
     require_known(theta, ("shared", "per-chain"), "theta")
     require_known(adapt, ("tune", "always"), "adapt")
     require_flag(jumps, "jumps")
-    has_prior = isinstance(model, Model)
-    require(callable(model) or has_prior, "model must be a log density or a Model", model, "pass a function")
+    has_prior = model.has_prior
     if not isinstance(kernel, Kernel):
         require_known(kernel, KERNELS, "kernel")
         kernel = KERNELS[kernel]()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -11,24 +12,30 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from sahmc.model import Model
+from sahmc.program import Program, trace
 from sahmc.validate import require
+
+BLOCK = 4096
+"""Vectors whose variables are computed at once."""
 
 
 def starting_positions(
-    model: Any, initvals: Any, chains: int, rng_key: jax.Array
+    model: Model, initvals: Any, chains: int, rng_key: jax.Array
 ) -> tuple[jax.Array, Callable[[jax.Array], Any]]:
     """Positions of shape (chains, dim), and the map from one of them back to the user's structure."""
+    named_variables = model.unconstrain if initvals is not None else None
     if initvals is None:
-        drawn = model.sample_prior if isinstance(model, Model) else None
         require(
-            drawn is not None,
+            model.start is not None,
             "initvals are needed to know what a position looks like",
             None,
-            "pass one position, a list with one for each chain, or a function of a key; or give a Model sample_prior",
+            "pass one position, a list with one for each chain, or a function of a key; or give a Model start",
         )
-        initvals = drawn
+        initvals = model.start
     if callable(initvals):
         initvals = [initvals(jax.random.fold_in(rng_key, chain)) for chain in range(chains)]
+    if named_variables is not None:
+        initvals = list(map(named_variables, initvals)) if isinstance(initvals, list) else named_variables(initvals)
     if not isinstance(initvals, list):
         flat, unravel = flatten(initvals, "the start")
         return jnp.tile(flat, (chains, 1)), unravel
@@ -73,6 +80,44 @@ def flatten(position: Any, where: str) -> tuple[jax.Array, Callable[[jax.Array],
     return flat, unravel
 
 
+@dataclass(frozen=True)
+class View:
+    """What a vector stands for: a position in the user's structure, or the named variables of a model."""
+
+    unravel: Callable[[jax.Array], Any]
+    constrain: Program | None = None
+
+    @classmethod
+    def of(cls, model: Model, unravel: Callable[[jax.Array], Any], example: jax.Array) -> View:
+        if model.constrain is None:
+            return cls(unravel)
+        constrain = model.constrain
+        return cls(unravel, trace(lambda flat: jax.tree.map(jnp.asarray, constrain(unravel(flat))), example))
+
+    def __call__(self, flat: jax.Array) -> Any:
+        """Of one vector, under any transformation of JAX."""
+        return self.unravel(flat) if self.constrain is None else self.constrain(flat)
+
+    def all(self, flat: np.ndarray) -> Any:
+        """Of an array of vectors (..., dim), on the host; positions without a copy, variables in blocks."""
+        if self.constrain is None:
+            return split(flat, self.unravel)
+        rows = flat.reshape(-1, flat.shape[-1])
+        parts = []
+        for first in range(0, len(rows), BLOCK):
+            block = np.asarray(rows[first : first + BLOCK])
+            padded = np.concatenate([block, np.repeat(block[-1:], BLOCK - len(block), axis=0)])
+            made = _variables(self.constrain, padded)
+            parts.append(jax.tree.map(lambda x: np.asarray(x)[: len(block)], made))  # noqa: B023
+        whole = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+        return jax.tree.map(lambda x: x.reshape(*flat.shape[:-1], *x.shape[1:]), whole)
+
+
+@jax.jit
+def _variables(constrain: Program, flat: jax.Array) -> Any:
+    return jax.vmap(constrain)(flat)
+
+
 def split(flat: np.ndarray, unravel: Callable[[jax.Array], Any]) -> Any:
     """What ``unravel`` makes of vectors, for a whole array of them at once and without a copy: (..., dim) to leaves."""
     leaves, tree = jax.tree.flatten(jax.eval_shape(unravel, jax.ShapeDtypeStruct(flat.shape[-1:], flat.dtype)))
@@ -82,6 +127,15 @@ def split(flat: np.ndarray, unravel: Callable[[jax.Array], Any]) -> Any:
         for leaf, end in zip(leaves, ends, strict=True)
     ]
     return jax.tree.unflatten(tree, parts)
+
+
+def labels(tree: Any, lead: int = 0) -> list[str]:
+    """A name for every number of the leaves, in their order; ``lead`` axes are of draws."""
+    return [
+        f"{name}[{', '.join(map(str, at))}]" if at else name
+        for name, leaf in named(tree).items()
+        for at in np.ndindex(np.shape(leaf)[lead:])
+    ]
 
 
 def named(tree: Any) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from sahmc.importance import (
     weighted_mean,
 )
 from sahmc.mode_table import ModeTable, find_modes
+from sahmc.model import Labels
 from sahmc.partition import EnergyPartition, TemperatureLadder
 from sahmc.storage import load, save
 from sahmc.summary import Summary, summarise
@@ -43,7 +44,8 @@ class Result:
     """Draws of the tilted density, and the weights that give the posterior back. Arrays lead with (chain, draw).
 
     ``draws``
-        positions in the user's structure: raw and tilted; use ``expectation`` or ``resample`` for the posterior.
+        positions in the user's structure, or the variables of a model that names them: raw and tilted; use
+        ``expectation`` or ``resample`` for the posterior.
     ``energy``, ``log_density``
         what the tilt acts on, U = -log density (-log likelihood for a ``Model``); and the log density itself.
     ``region``
@@ -70,6 +72,8 @@ class Result:
         theta and round trips at fixed moments of adaptation and drawing.
     ``sightings``
         the modes in the draws as vectors, and the mode of each draw; ``modes()`` tells more.
+    ``labels``
+        dims, coords and data, for ``to_datatree``.
     ``warmup_draws``
         of the adaptation, raw, if asked for.
     ``source``
@@ -104,10 +108,11 @@ class Result:
     path: Path | None = None
     sightings: Sightings | None = None
     warmup_draws: Draw | None = None
+    labels: Labels = field(default_factory=Labels)
     source: Source | None = None
 
     def __post_init__(self) -> None:
-        left = ("tilt", "settings", "warmup", "findings", "source")
+        left = ("tilt", "settings", "warmup", "findings", "source", "labels")
         for array in jax.tree.leaves([v for k, v in vars(self).items() if k not in left]):
             if isinstance(array, np.ndarray):
                 array.flags.writeable = False

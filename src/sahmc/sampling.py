@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 from types import MappingProxyType
@@ -16,19 +16,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from sahmc import __version__
-from sahmc.algorithm import init
+from sahmc.algorithm import SAHMCState, init
 from sahmc.checkpoint import identity, keep_run, recorded
 from sahmc.findings import examine
 from sahmc.gain import Gain
 from sahmc.importance import log_normalise
 from sahmc.journal import Journal
 from sahmc.kernels import Kernel
-from sahmc.model import Model
+from sahmc.model import Labels, Model, as_model
 from sahmc.partition import EnergyPartition, TemperatureLadder
 from sahmc.pilot import come_down
 from sahmc.plain import Bench
 from sahmc.plan import Plan, make_plan
-from sahmc.positions import check_starts, split, starting_positions
+from sahmc.positions import View, check_starts, labels, split, starting_positions
 from sahmc.program import Program
 from sahmc.progress import Progress, progress
 from sahmc.result import Result
@@ -43,14 +43,18 @@ from sahmc.tilt import NoTilt, TemperedTilt, Tilt
 from sahmc.validate import require, require_flag, require_function
 from sahmc.warmup import Ready, warm_up
 
+RETRIES = 20
+"""Times that a model is asked for a start with a finite log density."""
 EXAMINED, EXAMINED_COORDINATES, EXAMINED_BYTES = 512, 1000, 2**27
 """Chains and coordinates that are examined at most, and the size of their draws."""
 
 
 def sample(
-    model: Model | Callable[[Any], Any],
+    model: Any,
     initvals: Any = None,
     *,
+    model_args: tuple[Any, ...] = (),
+    model_kwargs: Mapping[str, Any] | None = None,
     draws: int = 1000,
     tune: int = 1000,
     chains: int = 32,
@@ -77,9 +81,12 @@ def sample(
     ----------
     model
         A function from one position, any pytree of float arrays, to its log density (up to a constant), written
-        with ``jax.numpy``; or a ``Model`` with prior and likelihood apart.
+        with ``jax.numpy``; a ``Model``; or a model of NumPyro, PyMC or BridgeStan as it is.
     initvals
         One position, from which every chain starts; a list of positions, one for each chain; or a function of a key.
+        Not needed for a model that knows where to start; in place of positions it takes named variables.
+    model_args, model_kwargs
+        Arguments of a NumPyro model.
     draws, tune, chains, thin
         Draws kept for each chain, the last of every ``thin`` iterations; iterations before that, for the warm-up:
         pilot, search for modes, learning of theta; chains, which run side by side and learn together.
@@ -108,7 +115,8 @@ def sample(
     adapt
         Learn theta during "tune", then average and freeze it; or "always" (the paper).
     keep
-        A function of a position, written with ``jax.numpy``: what is kept of each draw, in place of the position.
+        A function of a position, or of the variables of a model that names them, written with ``jax.numpy``: what is
+        kept of each draw in their place.
     save_warmup
         Keep the draws of the adaptation as well, of every eighth move: ``Result.warmup_draws``.
     checkpoint
@@ -124,6 +132,7 @@ def sample(
     from zero and the algorithm is the paper's to the letter.
     """
     arguments = {k: v for k, v in locals().items() if k not in ("checkpoint", "progressbar", "callback")}
+    model = as_model(model, model_args, model_kwargs)
     plan = make_plan(
         model,
         draws=draws,
@@ -151,7 +160,10 @@ def sample(
     plan.kernel.check(positions.shape[1])
     plan = dataclasses.replace(plan, kernel=plan.kernel.bound(unravel, positions[0]))
     program = energy_program(model, unravel, positions[0], plan.kernel.uses_gradient)
-    kept = None if keep is None else keep_program(keep, unravel, positions[0])
+    if initvals is None:
+        positions = _within_support(model, program, positions, key_start)
+    view = View.of(model, unravel, positions[0])
+    kept = None if keep is None else keep_program(keep, view, positions[0])
     journal = Journal()
     if checkpoint is not None:
         what = identity(plan, seed, start=positions, model=program, keep=kept, save_warmup=save_warmup)
@@ -180,7 +192,15 @@ def sample(
         "versions": {"sahmc": __version__, "jax": jax.__version__, "numpy": np.__version__},
     }
     ready.record.gradients["start"] = spent
-    return _examined(_result(drawn, ready, unravel, kept is not None, settings))
+    return _examined(_result(drawn, ready, view, kept is not None, settings, model.labels))
+
+
+def warmed_up(program: Program, positions: jax.Array, plan: Plan, rng_key: jax.Array) -> Ready:
+    """The chains, the ladder and theta as they are when draws can be made, for a loop outside ``sample``."""
+    with progress(plan.stages, False, None) as report:
+        state, _ = _start(program, positions, plan)
+        runner = Runner(rng_key, chunk_capacity(*positions.shape), report, Journal())
+        return warm_up(Bench(runner, program, plan), state)
 
 
 def _seed(random_seed: Any) -> tuple[Any, jax.Array]:
@@ -209,8 +229,7 @@ def _start(program: Program, positions: jax.Array, plan: Plan) -> tuple[RunState
     Where the step size is to be found, chains that start absurdly high come down first.
     """
     one, spent = jnp.ones(1, positions.dtype), 0
-    target = TiltedTarget(program, NoTilt(), 0 * one, one)
-    start = jax.jit(init)(target, positions)
+    target, start = _evaluated(program, positions)
     check_starts(start.chains.energy, start.chains.grad, start.chains.base)
     if plan.kernel.tunes_step_size and plan.kernel.uses_gradient:
         positions, spent = come_down(program, positions)
@@ -218,6 +237,24 @@ def _start(program: Program, positions: jax.Array, plan: Plan) -> tuple[RunState
     zero = jnp.zeros((), jnp.int32)
     steps, trips = init_step_size(one, eager=False), init_round_trips(len(positions))
     return RunState(start, steps, trips, zero, zero), spent
+
+
+def _evaluated(program: Program, positions: jax.Array) -> tuple[TiltedTarget, SAHMCState]:
+    one = jnp.ones(1, positions.dtype)
+    target = TiltedTarget(program, NoTilt(), 0 * one, one)
+    return target, jax.jit(init)(target, positions)
+
+
+def _within_support(model: Model, program: Program, positions: jax.Array, rng_key: jax.Array) -> jax.Array:
+    """Starts that the model itself has drawn, those at which its density is zero or undefined drawn again."""
+    for attempt in range(1, RETRIES):
+        chains = _evaluated(program, positions)[1].chains
+        lost = np.flatnonzero(~np.isfinite(np.asarray(chains.energy)))
+        if not lost.size:
+            break
+        again, _ = starting_positions(model, None, len(positions), jax.random.fold_in(rng_key, attempt))
+        positions = positions.at[lost].set(again[lost])
+    return positions
 
 
 def _drawing(plan: Plan, ready: Ready) -> Schedule:
@@ -234,16 +271,14 @@ def _ends(tilt: Tilt, visits: np.ndarray) -> tuple[int, int]:
     return int(seen[0]), int(seen[-1])
 
 
-def _result(
-    drawn: Outcome, ready: Ready, unravel: Callable[[jax.Array], Any], kept: bool, settings: dict[str, Any]
-) -> Result:
+def _result(drawn: Outcome, ready: Ready, view: View, kept: bool, settings: dict[str, Any], about: Labels) -> Result:
     """All arrays by chain; positions that are on disk stay there. ``kept`` tells that they are not whole."""
     position = jax.tree.map(lambda x: np.swapaxes(x, 0, 1), drawn.draws.position)
     rest = jax.tree.map(lambda x: np.ascontiguousarray(np.swapaxes(x, 0, 1)), drawn.draws._replace(position=None))
     base = 0.0 if rest.base_energy is None else rest.base_energy
     state, setup = drawn.state, ready.setup
     return Result(
-        draws=position if kept else split(position, unravel),
+        draws=position if kept else view.all(position),
         energy=rest.energy,
         log_density=-(rest.energy + base),
         region=rest.region,
@@ -266,12 +301,9 @@ def _result(
         tilt=setup.tilt,
         settings=MappingProxyType(settings),
         path=ThetaPath.join(ready.path, drawn.path),
-        warmup_draws=None
-        if ready.draws is None
-        else ready.draws._replace(position=split(ready.draws.position, unravel)),
-        source=Source(
-            setup, jnp.exp(state.steps.log_step), ready.scout, ready.modes, unravel, None if kept else position
-        ),
+        warmup_draws=None if ready.draws is None else ready.draws._replace(position=view.all(ready.draws.position)),
+        labels=Labels() if kept else about,
+        source=Source(setup, jnp.exp(state.steps.log_step), ready.scout, ready.modes, view, None if kept else position),
     )
 
 
@@ -291,11 +323,15 @@ def _examined(result: Result) -> Result:
 
 
 def _quantities(result: Result) -> tuple[np.ndarray, list[str], tuple[int, int]]:
-    """What is examined: coordinates (chain, draw, coordinate), their names, and of which chains and draws.
+    """What is examined: coordinates of positions (chain, draw, coordinate), their names, of which chains and draws.
 
     All of them or, since this is the host's work, some, evenly spread.
     """
-    leaves = [leaf.reshape(*leaf.shape[:2], -1) for leaf in jax.tree.leaves(result.draws)]
+    assert result.source is not None
+    flat = result.source.flat
+    whole = result.draws if flat is None else split(flat, result.source.view.unravel)
+    leaves = [leaf.reshape(*leaf.shape[:2], -1) for leaf in jax.tree.leaves(whole)]
+    known = labels(whole, lead=2)
     chains, draws = result.energy.shape
     dim = sum(leaf.shape[2] for leaf in leaves)
     coordinates = -(-dim // EXAMINED_COORDINATES)
@@ -304,6 +340,6 @@ def _quantities(result: Result) -> tuple[np.ndarray, list[str], tuple[int, int]]
     for leaf in leaves:
         pick = np.arange(-first % coordinates, leaf.shape[2], coordinates)
         parts.append(leaf[:: every[0], :: every[1], pick])
-        names += [f"coordinate {first + i}" for i in pick]
+        names += [known[first + i] for i in pick]
         first += leaf.shape[2]
     return np.concatenate(parts, axis=2), names, every

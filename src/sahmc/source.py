@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 
 from sahmc.kernels.jump import Jump
 from sahmc.modes import Modes
-from sahmc.positions import split
+from sahmc.positions import View
 from sahmc.run import Setup
 from sahmc.scout import Scout, Sightings, lowest_draws, posterior_draws, spread_within
 from sahmc.target import TiltedTarget
@@ -30,7 +29,7 @@ class Source:
     step_scale: Any
     scout: Scout
     modes: Modes
-    unravel: Callable[[jax.Array], Any]
+    view: View
     flat: np.ndarray | None
 
     def sight(self, energy: np.ndarray, log_weight: np.ndarray) -> tuple[Sightings, int]:
@@ -57,7 +56,7 @@ class Source:
             states = _moved(jax.random.fold_in(key, first), jnp.asarray(padded), kernel, target, moves)
             parts.append((np.asarray(states.position)[: len(block)], np.asarray(_energy(states))[: len(block)]))
         end, energy = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return split(end, self.unravel), (end != start).any(axis=1), -energy
+        return self.view.all(end), (end != start).any(axis=1), -energy
 
 
 def _energy(states: Any) -> Any:

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from sahmc.findings import Finding
+from sahmc.model import Labels
 from sahmc.partition import EnergyPartition, TemperatureLadder
 from sahmc.positions import named
 from sahmc.tilt import TILTS, NoTilt
@@ -115,7 +116,21 @@ def load(path: str | PathLike[str]) -> Result:
         findings=tuple(Finding(*row) for row in json.loads(about["findings"])),
         path=None if way[0] is None else ThetaPath(*way),
         sightings=None if seen[0] is None else Sightings(*(*seen, stats["mode"])),
+        labels=_labels(tree),
     )
+
+
+def _labels(tree: Any) -> Labels:
+    """Named dimensions, and the data."""
+    group = tree["weighted_posterior"]
+    dims = {name: list(variable.dims[2:]) for name, variable in group.data_vars.items()}
+    coords = {name: values.values for name, values in group.coords.items() if name not in ("chain", "draw")}
+    data = {name: _arrays(tree[name]) if name in tree.children else {} for name in ("observed_data", "constant_data")}
+    for name in data:
+        if name in tree.children:
+            dims.update({k: list(v.dims) for k, v in tree[name].data_vars.items()})
+            coords.update({k: v.values for k, v in tree[name].coords.items()})
+    return Labels(coords, dims, **data)
 
 
 def _arrays(group: Any) -> dict[str, Any]:

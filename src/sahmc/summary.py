@@ -11,7 +11,7 @@ import numpy as np
 
 from sahmc.findings import Finding
 from sahmc.importance import by_columns, weighted_ess, weighted_mean, weighted_rhat, weighted_variance
-from sahmc.positions import named
+from sahmc.positions import labels, named
 from sahmc.tables import Table, number
 from sahmc.validate import require
 
@@ -51,7 +51,8 @@ class Summary:
             if name == "ess":
                 cells.append("-" if np.isnan(value) else f"{value:.0f}")
             else:
-                cells.append(f"{value:.2f}" if name == "r_hat" else number(value, 2 if name == "mcse" else 3))
+                known = name == "r_hat" and not np.isnan(value)
+                cells.append(f"{value:.2f}" if known else number(value, 2 if name == "mcse" else 3))
         return cells
 
     @property
@@ -95,18 +96,20 @@ def summarise(result: Result, fn: Callable[[Any], Any] | None, prob: float) -> S
 
     def measure(columns: np.ndarray) -> tuple[Any, ...]:
         mean, error = weighted_mean(columns, weight)
-        return (
-            mean,
+        still = (columns == columns[:1, :1]).all(axis=(0, 1))
+        found = (
             np.sqrt(weighted_variance(columns, weight)),
             error,
             weighted_ess(columns, weight),
             weighted_rhat(columns, weight),
         )
+        constant = (0.0, 0.0, np.nan, np.nan)
+        return (mean, *(np.where(still, c, x) for c, x in zip(constant, found, strict=True)))
 
     names: list[str] = []
     parts: list[tuple[np.ndarray, ...]] = []
     for name, leaf in named(values).items():
-        names += [f"{name}[{', '.join(map(str, at))}]" if at else name for at in np.ndindex(leaf.shape[2:])]
+        names += labels({name: leaf}, lead=2)
         mean, sd, error, ess, rhat = by_columns(measure, leaf)
         drawn = np.asarray(leaf[index], float)
         hdi = np.asarray(array_stats.hdi(drawn, prob, axis=0))

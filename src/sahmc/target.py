@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from sahmc.model import Model
+from sahmc.model import Model, as_model
+from sahmc.positions import View
 from sahmc.program import Program, trace
 from sahmc.pytree import strategy
 from sahmc.tilt import Energy, Level, Theta, Tilt
@@ -52,7 +53,7 @@ class TiltedTarget:
         cls, model: Model | Callable[[Any], Any], example: Vector, tilt: Tilt, gradient: bool = True
     ) -> TiltedTarget:
         """For a model of flat positions like ``example``: theta zero, and the tilt's own step sizes."""
-        program = energy_program(model, lambda flat: flat, example, gradient)
+        program = energy_program(as_model(model), lambda flat: flat, example, gradient)
         return cls(program, tilt, jnp.zeros(tilt.num_regions, example.dtype), tilt.step_scale.astype(example.dtype))
 
     def with_theta(self, theta: Theta) -> TiltedTarget:
@@ -96,12 +97,10 @@ def _plus_base(energy: Energy, state: ChainState) -> Energy:
     return energy if state.base is None else energy + state.base.energy
 
 
-def energy_program(
-    model: Model | Callable[[Any], Any], unravel: Callable[[Vector], Any], example: Vector, gradient: bool
-) -> Program:
+def energy_program(model: Model, unravel: Callable[[Vector], Any], example: Vector, gradient: bool) -> Program:
     """E, its gradient, and the prior's (``Base``) as one program of a flat position; the model is called once."""
 
-    def energy_of(log_density: Callable[[Any], Any]) -> Callable[[Vector], Any]:
+    def energy_of(log_density: Callable[[Any], Any], gradient: bool) -> Callable[[Vector], Any]:
         def energy(flat: Vector) -> Any:
             value = jnp.asarray(log_density(unravel(flat)))
             require(
@@ -114,26 +113,53 @@ def energy_program(
 
         return jax.value_and_grad(energy) if gradient else lambda flat: (energy(flat), None)
 
-    def energies(flat: Vector) -> Any:
-        if isinstance(model, Model):
-            return (*energy_of(model.log_likelihood)(flat), Base(*energy_of(model.log_prior)(flat)))
-        return (*energy_of(model)(flat), None)
+    def energies(flat: Vector, gradient: bool = gradient) -> Any:
+        if model.log_likelihood is not None and model.log_prior is not None:
+            likelihood, prior = (energy_of(fn, gradient) for fn in (model.log_likelihood, model.log_prior))
+            return (*likelihood(flat), Base(*prior(flat)))
+        assert model.log_density is not None
+        return (*energy_of(model.log_density, gradient)(flat), None)
 
-    return _traced(energies, example, "a log density")
+    try:
+        return _traced(energies, example, "a log density")
+    except Exception as error:
+        if gradient and _works(lambda flat: energies(flat, gradient=False), example):
+            raise ValueError(
+                f"a log density must have a gradient; JAX cannot take that of this one: {str(error).splitlines()[0]} "
+                "To fix it, write loops with lax.scan or fori_loop of a fixed length in place of lax.while_loop and "
+                'give callbacks a jax.custom_vjp; or pass kernel="random_walk", which needs none.'
+            ) from error
+        raise
 
 
-def keep_program(keep: Callable[[Any], Any], unravel: Callable[[Vector], Any], example: Vector) -> Program:
+def _works(fn: Callable[[Vector], Any], example: Vector) -> bool:
+    try:
+        jax.eval_shape(fn, example)
+    except Exception:
+        return False
+    return True
+
+
+def keep_program(keep: Callable[[Any], Any], view: View, example: Vector) -> Program:
     """What is kept of a flat position."""
-    kept = _traced(lambda flat: jax.tree.map(jnp.asarray, keep(unravel(flat))), example, "keep")
+    kept = _traced(lambda flat: jax.tree.map(jnp.asarray, keep(view(flat))), example, "keep")
     require(kept.returns.num_leaves, "keep must return arrays", "none", "return what you want to look at")
     return kept
+
+
+UNTRACED = (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError)
 
 
 def _traced(fn: Callable[[Vector], Any], example: Vector, what: str) -> Program:
     try:
         return trace(fn, example)
-    except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError) as error:
+    except jax.errors.NonConcreteBooleanIndexError as error:
+        raise ValueError(
+            f"{what} must be made of arrays whose shapes do not depend on values; got one that picks elements by a "
+            "condition. To fix it, use jnp.where(condition, value, 0.0) in place of value[condition]."
+        ) from error
+    except UNTRACED as error:
         raise ValueError(
             f"{what} must be a JAX function of traced arrays; got one that turned its argument into a plain number, "
-            "boolean or NumPy array. To fix it, use jax.numpy in place of numpy and jnp.where in place of if."
+            "boolean, shape or NumPy array. To fix it, use jax.numpy in place of numpy and jnp.where in place of if."
         ) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
 from typing import Any
 
@@ -25,6 +26,11 @@ def require_flag(value: Any, name: str) -> None:
 def require_function(value: Any, name: str, of: str) -> None:
     ok = value is None or callable(value)
     require(ok, f"{name} must be a function of {of}, or None", value, "pass a function")
+
+
+def require_library(name: str, extra: str | None = None) -> None:
+    have = importlib.util.find_spec(name) is not None
+    require(have, f"{name} must be installed", "it is not", f"run: pip install 'sahmc[{extra or name}]'")
 
 
 def require_known(name: Any, known: Any, what: str) -> None:

@@ -89,5 +89,5 @@ def hierarchical_logistic() -> Target:
         np.array(mean),
         np.array(variance),
         error=0.0006,
-        model=Model(log_likelihood, log_prior, sample_prior),
+        model=Model(log_likelihood, log_prior, start=sample_prior),
     )

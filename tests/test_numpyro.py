@@ -1,0 +1,196 @@
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from models_numpyro import MODELS, X, Y, regression
+from numpyro.infer import MCMC, NUTS
+from numpyro.infer.util import potential_energy
+
+import sahmc
+from sahmc.importance import weighted_mean
+
+NAMES = list(MODELS)
+
+
+def seeded(model):
+    return numpyro.handlers.seed(model, jax.random.key(0))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_log_density_is_that_of_numpyro(name):
+    model, args = MODELS[name]
+    with jax.enable_x64(True):
+        made = sahmc.from_numpyro(model, *args)
+        whole = made.log_density or (lambda z: made.log_likelihood(z) + made.log_prior(z))
+        starts = [made.start(jax.random.key(seed)) for seed in range(5)]
+        many = jax.tree.map(lambda *leaves: jnp.stack(leaves), *starts)
+        found, own = jax.jit(jax.vmap(lambda z: (whole(z), -potential_energy(seeded(model), args, {}, z))))(many)
+        np.testing.assert_allclose(found, own, rtol=1e-12, atol=1e-8)
+        if made.has_prior:
+            density, jacobian = by_hand(model, args, made, starts[0])
+            np.testing.assert_allclose(density + jacobian, found[0], rtol=1e-9, atol=1e-8)
+            assert abs(density - found[0]) > 1e-3  # the twin that forgets the Jacobian
+
+
+def by_hand(model, args, made, z):
+    """Log density of the constrained sites, and log |det| of the map to free coordinates of these, differentiated."""
+    sites = {k: v for k, v in made.constrain(z).items() if k in z}
+    with numpyro.handlers.seed(rng_seed=0), numpyro.handlers.substitute(data=sites), numpyro.handlers.trace() as trace:
+        model(*args)
+    density = sum(float(jnp.sum(_log_prob(site))) for site in trace.values() if site["type"] == "sample")
+    jacobian = 0.0
+    for k, v in z.items():
+        matrix = jax.jit(jax.jacobian(lambda x, k=k: _free(made.constrain({**z, k: x})[k])))(v)
+        jacobian += float(np.linalg.slogdet(np.reshape(matrix, (v.size, v.size)))[1])
+    return density, jacobian
+
+
+def _log_prob(site):
+    return site["fn"].log_prob(site["value"])
+
+
+def _free(value):
+    """Of a simplex all elements but the last; of a correlation's root those below the diagonal."""
+    if value.ndim == 2:
+        return value[np.tril_indices(len(value), -1)]
+    return value[:-1] if value.shape == (4,) else value
+
+
+def numpyro_means(model, args, draws=2000):
+    """Constrained means by NumPyro's NUTS, and their standard errors."""
+    mcmc = MCMC(
+        NUTS(model), num_warmup=1000, num_samples=draws, num_chains=4, chain_method="vectorized", progress_bar=False
+    )
+    mcmc.run(jax.random.key(1), *args)
+    samples = mcmc.get_samples(group_by_chain=True)
+    even = np.full((4, draws), 1 / (4 * draws))
+    return {k: weighted_mean(np.asarray(v, float), even) for k, v in samples.items()}
+
+
+def check_means(name):
+    model, args = MODELS[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        result = sahmc.sample(model, model_args=args, random_seed=0, draws=500, tune=500, progressbar=False)
+    mine = result.expectation()
+    for k, theirs in numpyro_means(model, args).items():
+        error = 4 * np.hypot(mine.mcse[k], theirs.mcse) + 1e-6
+        assert (abs(mine.mean[k] - theirs.mean) < error).all(), (k, mine.mean[k], theirs.mean, error)
+    return result
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_means_are_those_of_nuts(name):
+    check_means(name)
+
+
+def test_variables_come_out_named_with_plates_as_dims():
+    result = check_means("regression")
+    tree = result.to_datatree()
+    assert set(tree.posterior.data_vars) == {"offset", "slope", "scale", "mean"}
+    assert tree.observed_data.y.dims == ("row",) and (result.draws["scale"] > 0).all()
+    assert result.draws["slope"].shape == (32, 500, 2)
+    assert np.isfinite(result.log_evidence().mean)
+    again = result.summary(lambda draw: {"twice": 2 * draw["offset"]})
+    np.testing.assert_allclose(again.columns["mean"][0], 2 * result.expectation().mean["offset"], rtol=1e-5)
+
+
+def test_plates_are_dims_of_latent_variables():
+    made = sahmc.from_numpyro(*_with(MODELS["schools"]))
+    assert made.labels.dims["effect_decentered"] == ["school"] and made.labels.dims["y"] == ["school"]
+
+
+def _with(pair):
+    return (pair[0], *pair[1])
+
+
+def test_initvals_are_constrained_values():
+    made = sahmc.from_numpyro(regression, X, Y)
+    values = {"offset": 0.1, "slope": np.array([1.0, 2.0]), "scale": 0.5}
+    back = made.constrain(made.unconstrain(values))
+    for k, v in values.items():
+        np.testing.assert_allclose(back[k], v, rtol=1e-5)
+    with pytest.raises(ValueError, match=r"no \['scale'\] and an unknown \['scales'\]"):
+        made.unconstrain({"offset": 0.1, "slope": values["slope"], "scales": 0.5})
+
+
+def test_a_discrete_site_is_refused_with_what_to_do():
+    def poisson(y):
+        rate = numpyro.sample("count", dist.Poisson(3.0))
+        numpyro.sample("y", dist.Normal(rate, 1.0), obs=y)
+
+    with pytest.raises(ValueError, match=r"continuous; got \"discrete sites \['count'\].*MixtureSameFamily"):
+        sahmc.sample(poisson, model_args=(1.0,))
+
+
+def test_what_is_no_posterior_is_refused():
+    def subsampled(y):
+        mean = numpyro.sample("mean", dist.Normal())
+        with numpyro.plate("row", 40, subsample_size=5):
+            numpyro.sample("y", dist.Normal(mean, 1.0), obs=numpyro.subsample(y, 0))
+
+    def learnt(y):
+        numpyro.sample("y", dist.Normal(numpyro.param("mean", 0.0), 1.0), obs=y)
+
+    def nothing(y):
+        numpyro.sample("y", dist.Normal(0.0, 1.0), obs=y)
+
+    for model, words in ((subsampled, "subsample_size"), (learnt, "param sites"), (nothing, "no latent site")):
+        with pytest.raises(ValueError, match=words):
+            sahmc.from_numpyro(model, Y)
+
+
+def test_a_log_density_is_not_taken_for_a_model():
+    with pytest.raises(ValueError, match="initvals are needed"):
+        sahmc.sample(lambda x: -0.5 * jnp.sum(x**2))
+    with pytest.raises(ValueError, match="model_args and model_kwargs are for a model of NumPyro"):
+        sahmc.sample(lambda x: -0.5 * jnp.sum(x**2), jnp.zeros(2), model_args=(1.0,))
+
+
+def two_modes(y=None):
+    mean = numpyro.sample("mean", dist.Normal(0, 5))
+    numpyro.deterministic("size", jnp.abs(mean))
+    with numpyro.plate("row", 5):
+        numpyro.sample("y", dist.Normal(jnp.abs(mean), 0.4), obs=y)
+
+
+def test_as_a_kernel_of_numpyro():
+    """Both signs of the mean have half of the mass; the weights matter, since draws are of the tilted density."""
+    data = jnp.array([4.0, 4.2, 3.9, 4.1, 4.05])
+    mcmc = MCMC(
+        sahmc.numpyro.SAHMC(two_modes), num_warmup=300, num_samples=300, num_chains=16, chain_method="vectorized",
+        progress_bar=False,
+    )  # fmt: skip
+    mcmc.run(jax.random.key(0), y=data, extra_fields=("log_weight", "accept_prob"))
+    raw, drawn = mcmc.get_samples(), sahmc.numpyro.resample(mcmc)
+    assert raw["size"].shape == (16 * 300,) and drawn["mean"].shape == (16 * 300,)
+    weight = np.exp(np.asarray(mcmc.get_extra_fields(group_by_chain=True)["log_weight"], float))
+    values = np.asarray(mcmc.get_samples(group_by_chain=True)["mean"], float)
+    side = weighted_mean((values > 0).astype(float), weight / weight.sum())
+    assert abs(side.mean - 0.5) < 4 * side.mcse < 0.4
+    precision = 5 / 0.4**2 + 1 / 25
+    spread = precision**-0.5
+    size = weighted_mean(np.abs(values), weight / weight.sum())
+    truth = float(data.sum()) / 0.4**2 / precision
+    assert abs(size.mean - truth) < 4 * size.mcse < 0.1
+    assert abs(drawn["size"].std() - spread) < 0.2 * spread < abs(np.asarray(raw["size"]).std() - spread)
+
+
+def test_the_kernel_refuses_what_it_cannot_do():
+    with pytest.raises(ValueError, match="either a model or a potential_fn"):
+        sahmc.numpyro.SAHMC()
+    with pytest.raises(ValueError, match="options of SAHMC"):
+        sahmc.numpyro.SAHMC(two_modes, draws=3)
+    mcmc = MCMC(
+        sahmc.numpyro.SAHMC(potential_fn=lambda z: 0.5 * jnp.sum(z**2)), num_warmup=50, num_samples=20,
+        num_chains=4, chain_method="vectorized", progress_bar=False,
+    )  # fmt: skip
+    mcmc.run(jax.random.key(0), init_params=jnp.zeros((4, 2)))
+    assert mcmc.get_samples(group_by_chain=True).shape == (4, 20, 2)
+    with pytest.raises(ValueError, match="log_weight"):
+        sahmc.numpyro.resample(mcmc)

@@ -1,0 +1,107 @@
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pymc as pm
+import pytest
+from models_pymc import MODELS, regression
+
+import sahmc
+from sahmc.importance import weighted_mean
+
+NAMES = list(MODELS)
+NEW = int(pm.__version__.split(".")[0]) >= 6
+
+
+def quietly(model, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return sahmc.sample(model, random_seed=0, progressbar=False, **options)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_log_density_is_that_of_pymc(name):
+    with jax.enable_x64(True):
+        model = MODELS[name]()
+        made = sahmc.from_pymc(model)
+        whole = made.log_density or (lambda z: made.log_likelihood(z) + made.log_prior(z))
+        assert made.has_prior == (name != "improper")
+        own = {flag: model.compile_logp(jacobian=flag, mode="FAST_COMPILE") for flag in (True, False)}
+        starts = [made.start(jax.random.key(seed)) for seed in range(5)]
+        found = jax.jit(jax.vmap(whole))(jax.tree.map(lambda *leaves: jnp.stack(leaves), *starts))
+        points = [{k: np.asarray(v, float) for k, v in z.items()} for z in starts]
+        # PyTensor's own JAX and C disagree on the Cholesky factor's prior by 1e-7
+        close = 1e-6 if name == "correlation" else 1e-8
+        np.testing.assert_allclose(found, [own[True](point) for point in points], rtol=1e-12, atol=close)
+        if any(k.endswith("__") for k in points[0]):  # the twin that forgets the Jacobian
+            assert abs(float(own[False](points[0])) - float(found[0])) > 1e-3
+
+
+def check_means(name, draws=1000):
+    model = MODELS[name]()
+    result = quietly(model, draws=500, tune=500)
+    with model, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = pm.sample(draws, tune=1000, chains=4, cores=1, random_seed=1, progressbar=False)
+    mine, even = result.expectation(), np.full((4, draws), 1 / (4 * draws))
+    posterior = theirs["posterior"] if NEW else theirs.posterior
+    for k, mean in mine.mean.items():
+        values = np.asarray(posterior[k].values, float)
+        own = weighted_mean(values, even)
+        error = 4 * np.hypot(mine.mcse[k], own.mcse) + 1e-6
+        assert (abs(mean - own.mean) < error).all(), (k, mean, own.mean, error)
+    return result, theirs
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_means_are_those_of_nuts(name):
+    check_means(name)
+
+
+@pytest.mark.slow
+def test_the_datatree_has_what_pm_sample_returns():
+    result, theirs = check_means("regression")
+    tree = result.to_datatree()
+    posterior = theirs["posterior"] if NEW else theirs.posterior
+    for name, variable in posterior.data_vars.items():
+        assert tree.posterior[name].dims == variable.dims
+    assert list(tree.posterior.coords["predictor"].values) == ["first", "second"]
+    observed, constant = (theirs[g] if NEW else getattr(theirs, g) for g in ("observed_data", "constant_data"))
+    np.testing.assert_array_equal(tree.observed_data.y, observed["y"])
+    np.testing.assert_array_equal(tree.constant_data.x, constant["x"])
+    assert tree.constant_data.x.dims == ("row", "predictor")
+
+
+def test_pymc_goes_on_from_our_draws():
+    model = regression()
+    result = quietly(model, draws=50, tune=100, chains=8)
+    ours = result.to_datatree() if NEW else result.to_inferencedata()
+    with model:
+        likelihood = pm.compute_log_likelihood(ours, progressbar=False)
+        predictive = pm.sample_posterior_predictive(ours, progressbar=False, random_seed=0)
+    group = likelihood["log_likelihood"] if NEW else likelihood.log_likelihood
+    draw = {k: v[0, 0] for k, v in result.to_datatree().posterior.data_vars.items()}
+    mean = float(draw["offset"]) + np.asarray(model["x"].get_value()) @ draw["slope"].values
+    scale, y = float(draw["scale"]), result.labels.observed_data["y"]
+    by_hand = -0.5 * ((y - mean) / scale) ** 2 - np.log(scale) - 0.5 * np.log(2 * np.pi)
+    np.testing.assert_allclose(group["y"].values[0, 0], by_hand, rtol=1e-4, atol=1e-4)
+    made = predictive["posterior_predictive"] if NEW else predictive.posterior_predictive
+    assert made["y"].shape == (8, 50, 40)
+
+
+def test_initvals_may_be_of_some_variables():
+    made = sahmc.from_pymc(regression())
+    back = made.constrain(made.unconstrain({"scale": 0.25}))
+    np.testing.assert_allclose(back["scale"], 0.25, rtol=1e-5)
+    with pytest.raises(ValueError, match=r"free variables.*'scales'"):
+        made.unconstrain({"scales": 0.25})
+
+
+def test_a_discrete_variable_is_refused_with_what_to_do():
+    with pm.Model() as model:
+        count = pm.Poisson("count", 3.0)
+        pm.Normal("y", count, 1.0, observed=1.0)
+    with pytest.raises(ValueError, match=r"continuous; got \"discrete \['count'\]\".*pm.Mixture"):
+        sahmc.sample(model)
