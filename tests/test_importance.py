@@ -9,6 +9,7 @@ from sahmc.importance import (
     systematic_resample,
     weighted_ess,
     weighted_mean,
+    weighted_rhat,
     weighted_variance,
 )
 
@@ -78,3 +79,15 @@ def test_a_few_heavy_draws_are_not_called_many():
     assert weighted_ess(values, weight) <= np.log10(2000) + 1e-6
     alone = error_of_mean(weight.size * weight * (values - (weight * values).sum()))
     assert weighted_variance(values, weight) / alone**2 > 1000  # the delta method by itself
+
+
+def test_what_has_overflowed_without_weight_does_not_count():
+    rng = np.random.default_rng(0)
+    values, weight = rng.normal(size=(4, 100, 1)), np.full((4, 100), 1 / 300)
+    weight[3] = 0.0
+    broken = values.copy()
+    broken[3] = np.inf
+    values[3] = 0.0
+    for measure in (weighted_mean, weighted_ess, weighted_rhat):
+        np.testing.assert_allclose(measure(broken, weight), measure(values, weight))
+    assert np.isinf(weighted_mean(broken, np.full((4, 100), 1 / 400)).mean).all()

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from sahmc.model import Model
 from sahmc.modes import find_minima, fit_modes
 from sahmc.target import energy_program
 from sahmc.testing.targets import eight_modes, gaussian, mixture, two_widths
@@ -12,7 +13,7 @@ from sahmc.testing.targets import eight_modes, gaussian, mixture, two_widths
 
 def program_of(target):
     example = jnp.asarray(target.start, jnp.float32)
-    return energy_program(target.log_density, lambda flat: flat, example, True)
+    return energy_program(Model(log_density=target.log_density), lambda flat: flat, example, True)
 
 
 def gaussians(centres, widths, num, seed=0):

@@ -62,7 +62,7 @@ def test_tails_too_heavy_for_more_heat_bound_the_ladder(tune):
 
 def test_absurd_starts_come_down_and_others_stay():
     target = eight_modes(5)
-    program = energy_program(target.log_density, lambda x: x, jnp.zeros(5), True)
+    program = energy_program(sahmc.Model(log_density=target.log_density), lambda x: x, jnp.zeros(5), True)
     high = jnp.stack([jnp.full(5, 800.0), jnp.asarray(target.start, jnp.float32) + 1.5])
     low, _ = come_down(program, high)
     assert -target.log_density(high[0]) > 1e6 and -target.log_density(low[0]) < 2000
@@ -96,3 +96,17 @@ def test_the_record_prints_what_was_chosen():
     text = repr(result.warmup)
     assert all(word in text for word in ("pilot", "search", "8 known", "ladder", "adaptation", "gradients"))
     assert sum(result.warmup.gradients.values()) < result.num_gradients
+
+
+def test_a_chain_on_a_plateau_goes_on_where_others_are():
+    """Far out the density is flat and absurdly low; without help that chain would stay there, at weight zero."""
+
+    def log_density(x):
+        return jnp.where(x[0] > 50, -1e5, -0.5 * jnp.sum(x**2))
+
+    starts = [jnp.full(2, 100.0), *(jnp.full(2, 0.1 * k) for k in range(15))]
+    with pytest.warns(UserWarning, match="1 chain could not come down from the start"):
+        result = sahmc.sample(log_density, starts, chains=16, draws=100, tune=400, random_seed=0, progressbar=False)
+    assert result.warmup.pilot.stranded == 1 and (result.log_density > -1000).all()
+    mean = result.expectation()
+    assert (abs(mean.mean) < 4 * mean.mcse).all()

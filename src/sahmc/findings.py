@@ -140,6 +140,15 @@ def _ladder(result: Result) -> Iterator[Finding]:
             trips,
             "Raise tune and draws.",
         )
+    if result.warmup.pilot is not None and result.warmup.pilot.stranded:
+        yield Finding(
+            "stranded",
+            WARNING,
+            f"{_chains(result.warmup.pilot.stranded)} could not come down from the start, and went on from that of "
+            "another.",
+            result.warmup.pilot.stranded,
+            "Pass initvals nearer to the posterior; make sure that the log density does not overflow.",
+        )
     if search is None:
         return
     if len(search.down) < RUNGS and not search.ran_away:
@@ -162,7 +171,7 @@ def _ladder(result: Result) -> Iterator[Finding]:
         yield Finding(
             "lost",
             WARNING,
-            f"{result.warmup.lost} chains did not come back from the search for modes and were put back.",
+            f"{_chains(result.warmup.lost)} did not come back from the search for modes, and had to be put back.",
             result.warmup.lost,
             "Raise tune"
             + ("." if result.settings["prior"] else "; give prior and likelihood apart, as a sahmc.Model, if you can."),
@@ -245,6 +254,10 @@ def _modes(seen: Sightings, mass: np.ndarray, chains: np.ndarray, total: int) ->
             "Raise draws and tune. If parts of the model can change places, masses of single modes mean little: look "
             "at quantities that do not depend on their order.",
         )
+
+
+def _chains(number: int) -> str:
+    return f"{number} chain" + "s" * (number != 1)
 
 
 def _agreement(values: np.ndarray, names: list[str], weight: np.ndarray) -> Iterator[Finding]:

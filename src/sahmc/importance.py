@@ -93,7 +93,7 @@ def weighted_mean(values: np.ndarray, weight: np.ndarray) -> Expectation:
     mean: so the error is never less than that of as many independent draws as the weights leave, times log10(n), the
     bound of an effective sample size without weights.
     """
-    column = _beside(weight, values)
+    column, values = _beside(weight, values), _known(values, weight)
     mean = (column * values).sum(axis=(0, 1))
     error = error_of_mean(weight.size * column * (values - mean))
     share = (weight**2).sum() / max(1.0, np.log10(weight.size))
@@ -104,8 +104,13 @@ def _beside(weight: np.ndarray, values: np.ndarray) -> np.ndarray:
     return weight.reshape(weight.shape + (1,) * (values.ndim - 2))
 
 
+def _known(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Values that have overflowed at draws without any weight do not count."""
+    return values if np.isfinite(values).all() else np.where(_beside(weight, values) > 0, values, 0.0)
+
+
 def weighted_variance(values: np.ndarray, weight: np.ndarray) -> Any:
-    column = _beside(weight, values)
+    column, values = _beside(weight, values), _known(values, weight)
     return (column * (values - (column * values).sum(axis=(0, 1))) ** 2).sum(axis=(0, 1))
 
 
@@ -117,6 +122,7 @@ def weighted_ess(values: np.ndarray, weight: np.ndarray) -> Any:
 
 def weighted_rhat(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """Split R-hat of the influence values of each quantity of (chain, draw, quantity); 1 for one that never moves."""
+    values = _known(values, weight)
     mean = (weight[..., None] * values).sum(axis=(0, 1))
     moves = weighted_variance(values, weight) > 1e-12 * mean**2
     return np.where(moves, split_rhat(weight.size * weight[..., None] * (values - mean)), 1.0)

@@ -107,7 +107,8 @@ def _moments(leaf: np.ndarray, label: np.ndarray, weight: np.ndarray, num: int) 
             part = slice(first, first + step)
             at = label[:, part].ravel()
             share = np.where(at == np.arange(num)[:, None], weight[:, part].ravel(), 0.0)
-            total += share @ of(values[:, part].reshape(-1, values.shape[2]).astype(float), at)
+            known = np.where(weight[:, part, None] > 0, values[:, part].astype(float), 0.0)  # no weight, no say
+            total += share @ of(known.reshape(-1, values.shape[2]), at)
             mass += share.sum(axis=1, keepdims=True)
         return total / np.where(mass > 0, mass, 1.0)
 

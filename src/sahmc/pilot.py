@@ -42,6 +42,8 @@ class Pilot:
     step_size_prior: float | None = None
     quarter: float = 1.0
     """A quarter of the slowest period within a mode, in steps."""
+    stranded: int = 0
+    """Chains that could not come down from where they started, and were put where others are."""
 
     def log_z(self, betas: np.ndarray) -> np.ndarray:
         """log Z(beta) up to a constant: the integral of the mean energy."""
@@ -98,7 +100,7 @@ def come_down(program: Program, positions: jax.Array) -> tuple[jax.Array, int]:
     that is not absurdly high stays where it is: HMC comes down by itself, and knows where to stop in a funnel.
     """
     dim = positions.shape[1]
-    worth = max(ABSURD, 20.0 * dim)
+    worth = absurd(dim)
     now = start_descent(program, positions)
     best, gradients = now.position, len(positions)
     for _ in range(DESCENT_LIMIT):
@@ -126,20 +128,41 @@ def run_pilot(bench: Bench, state: RunState) -> tuple[Pilot | None, Kernel, RunS
     kernel = spec.tuned(1.0, Spread.unknown(dim))
     first = bench.plain("pilot", state, kernel, 1.0, 0.1, num // 2, eager=True)
     late, step, spent = _late(first.draws), first.step_size, first.gradients
+    state, stranded = _rescued(first.state)
     if spec.uses_spread:
-        kernel, step = spec.tuned(1.0, Spread.of(late.position)), dim**-0.25
-    second = bench.plain("pilot", first.state, kernel, 1.0, step, num - num // 2)
+        kernel, step = spec.tuned(1.0, Spread.of(late.position[:, ~stranded])), dim**-0.25
+    second = bench.plain("pilot", state, kernel, 1.0, step, num - num // 2)
     late, step, spent = _late(second.draws), second.step_size, spent + second.gradients
     size, mean_energy = effective_dim(dim, late.energy), float(late.energy.mean(dtype=float))
-    quarter = quarter_period(late.position) / step
+    fields = {"quarter": quarter_period(late.position) / step, "stranded": int(stranded.sum())}
     if not plan.has_prior:
-        pilot = fit_pilot(size, mean_energy, None, step_size=step, quarter=quarter)
+        pilot = fit_pilot(size, mean_energy, None, step_size=step, **fields)
         return pilot, kernel, second.state, late.position, spent
 
     third = bench.plain("pilot", second.state, kernel, 0.0, step, num // 2)
     prior_energy = float(np.median(_late(third.draws).energy))
-    pilot = fit_pilot(size, mean_energy, prior_energy, step_size=step, step_size_prior=third.step_size, quarter=quarter)
+    pilot = fit_pilot(size, mean_energy, prior_energy, step_size=step, step_size_prior=third.step_size, **fields)
     return pilot, kernel, third.state, late.position, spent + third.gradients
+
+
+def _rescued(state: RunState) -> tuple[RunState, np.ndarray]:
+    """The chains, those still absurdly high put where others are, in turn; and which they were.
+
+    A start may be where the density has overflowed to a plateau, from which no gradient leads down.
+    """
+    chains = state.sahmc.chains
+    energy = np.asarray(chains.energy if chains.base is None else chains.energy + chains.base.energy, float)
+    stranded = ~(energy <= np.median(energy) + absurd(chains.position.shape[1]))
+    well = np.flatnonzero(~stranded)
+    index = np.arange(len(energy))
+    index[stranded] = well[np.arange(stranded.sum()) % len(well)]
+    moved = jax.tree.map(lambda x: x[index], chains) if stranded.any() else chains
+    return state._replace(sahmc=state.sahmc._replace(chains=moved)), stranded
+
+
+def absurd(dim: int) -> float:
+    """Nats above others of which the posterior knows nothing."""
+    return max(ABSURD, 20.0 * dim)
 
 
 def _late(draws: Any) -> Any:
