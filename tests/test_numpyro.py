@@ -1,3 +1,4 @@
+import importlib.util
 import warnings
 
 import jax
@@ -194,3 +195,23 @@ def test_the_kernel_refuses_what_it_cannot_do():
     assert mcmc.get_samples(group_by_chain=True).shape == (4, 20, 2)
     with pytest.raises(ValueError, match="log_weight"):
         sahmc.numpyro.resample(mcmc)
+
+
+def test_a_discrete_site_is_summed_out_where_funsor_can():
+    def model(y):
+        mean = numpyro.sample("mean", dist.Normal(0, 3).expand([2]).to_event(1))
+        with numpyro.plate("row", len(y)):
+            which = numpyro.sample("which", dist.Bernoulli(0.5), infer={"enumerate": "parallel"})
+            numpyro.sample("y", dist.Normal(jnp.where(which == 1, mean[1], mean[0]), 0.5), obs=y)
+
+    y = np.array([-2.0, 1.9, 2.1])
+    if importlib.util.find_spec("funsor") is None:
+        with pytest.raises(ValueError, match=r"needs funsor; got .*'which'.*pip install funsor"):
+            sahmc.from_numpyro(model, y)
+        return
+    made = sahmc.from_numpyro(model, y)
+    centres = jnp.array([-1.0, 1.0])
+    each = jnp.log(0.5) + dist.Normal(centres, 0.5).log_prob(y[:, None])
+    own = jnp.sum(jax.nn.logsumexp(each, axis=1)) + jnp.sum(dist.Normal(0, 3).log_prob(centres))
+    np.testing.assert_allclose(made.log_density({"mean": centres}), own, rtol=1e-5)
+    assert not made.has_prior and "which" not in made.labels.dims

@@ -148,7 +148,7 @@ def check(model):
     draw = made.constrain(thetas[0])
     np.testing.assert_allclose(draw["omega"], draw["omega"].T)
     np.testing.assert_allclose(draw["grid"], draw["cut"] + jnp.arange(1, 3)[:, None] * draw["slope"])
-    result = sahmc.sample(model, random_seed=0, chains=16, draws=150, tune=200, progressbar=False)
+    result = sahmc.sample(model, random_seed=0, chains=8, draws=60, tune=80, progressbar=False)
     told = model.ask(what="means")
     mine = result.expectation()
     for name, mean, error in zip(told["names"], told["mean"], told["se"], strict=True):

@@ -58,7 +58,7 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
             "log_prior": partial(_part, seeded, args, kwargs, False),
         }
     return Model(
-        **parts, start=start, constrain=setup.postprocess_fn, unconstrain=unconstrain, labels=_labels(sites, latent)
+        **parts, start=start, constrain=setup.postprocess_fn, unconstrain=unconstrain, labels=_labels(sites, example)
     )
 
 
@@ -100,7 +100,7 @@ def _check(sites: Mapping[str, Any], latent: Mapping[str, Any]) -> bool:
     )
     require(latent, "a model must have something to sample", "no latent site", "condition on less data")
     discrete = [name for name, site in latent.items() if site["fn"].support.is_discrete]
-    endless = [name for name in discrete if not site_is_finite(latent[name])]
+    endless = [name for name in discrete if not _is_finite(latent[name])]
     advice = (
         "sum them out by hand (for a mixture: numpyro.distributions.MixtureSameFamily), or replace them by a "
         "continuous relaxation"
@@ -115,7 +115,7 @@ def _check(sites: Mapping[str, Any], latent: Mapping[str, Any]) -> bool:
     return bool(discrete)
 
 
-def site_is_finite(site: Mapping[str, Any]) -> bool:
+def _is_finite(site: Mapping[str, Any]) -> bool:
     """Whether a discrete site can be summed out."""
     return bool(site["fn"].has_enumerate_support)
 
@@ -144,7 +144,7 @@ def _is_data(name: str, site: Mapping[str, Any], jacobians: set[str]) -> bool:
     return bool(site["is_observed"]) and name not in jacobians
 
 
-def _labels(sites: Mapping[str, Any], latent: Mapping[str, Any]) -> Labels:
+def _labels(sites: Mapping[str, Any], sampled: Mapping[str, Any]) -> Labels:
     """Plates as dims; observed values."""
     from numpyro import distributions as dist
 
@@ -156,7 +156,7 @@ def _labels(sites: Mapping[str, Any], latent: Mapping[str, Any]) -> Labels:
         for frame in site["cond_indep_stack"]:
             own[len(site["fn"].batch_shape) + frame.dim] = frame.name
         data = site["is_observed"] and not isinstance(site["fn"], dist.Unit)
-        if (name in latent or data) and any(own):
+        if (name in sampled or data) and any(own):
             dims[name] = [label or f"{name}_dim_{i}" for i, label in enumerate(own)]
         if data:
             observed[name] = np.asarray(site["value"])

@@ -57,7 +57,7 @@ class Book:
         if path.exists():
             known = json.loads(path.read_text())
             if known["settings"] == key:
-                self.made[f"{known['hardware']}; {known['date']}"] = None
+                self._remember(known)
                 return self._with_arrays(name, known["result"])
         self.say(f"  {name}")
         result = compute(**settings)
@@ -68,8 +68,12 @@ class Book:
             np.savez_compressed(path.with_suffix(".npz"), **kept)
         content = {"settings": key, "hardware": hardware(), "date": time.strftime("%Y-%m-%d"), "result": numbers}
         write_whole(path, json.dumps(content, indent=1, default=float).encode())
-        self.made[f"{content['hardware']}; {content['date']}"] = None
+        self._remember(content)
         return {**numbers, **arrays}
+
+    def _remember(self, content: dict[str, Any]) -> None:
+        stan = content["result"].get("stan")
+        self.made[content["hardware"] + (f", Stan {stan}" if stan else "") + f"; {content['date']}"] = None
 
     def _with_arrays(self, name: str, numbers: dict[str, Any]) -> dict[str, Any]:
         path = self.out / "cells" / f"{name}.npz"
