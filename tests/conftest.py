@@ -8,6 +8,7 @@ OWN = CACHE not in os.environ
 os.environ.setdefault(CACHE, tempfile.mkdtemp(prefix="sahmc-compiled-"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
 
+import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import pytest  # noqa: E402
 
@@ -17,6 +18,14 @@ from sahmc.testing import mixture  # noqa: E402
 def pytest_unconfigure(config):
     if OWN:
         shutil.rmtree(os.environ[CACHE], ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def precision():
+    """PyTensor switches JAX to 64 bits when it first meets it, for good."""
+    before = jax.config.jax_enable_x64
+    yield
+    jax.config.update("jax_enable_x64", before)
 
 
 @pytest.fixture(scope="session")

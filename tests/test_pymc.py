@@ -11,6 +11,14 @@ import sahmc
 from sahmc.importance import weighted_mean
 
 NAMES = list(MODELS)
+
+
+@pytest.fixture(autouse=True)
+def as_pytensor_has_it(precision):
+    """Whichever test comes first."""
+    jax.config.update("jax_enable_x64", True)
+
+
 NEW = int(pm.__version__.split(".")[0]) >= 6
 
 
