@@ -5,29 +5,32 @@ import numpy as np
 import pytest
 
 FOLDER = Path(__file__).parent.parent / "examples"
-COMPARISONS = (
-    "galaxy_mixture",
-    "mixture_of_regressions",
-    "neural_network",
-    "sensor_network",
-    "sinusoid_period",
-    "transfection",
+SHORT, LONG = (
+    ("mixture_of_regressions", "transfection"),
+    (
+        "galaxy_mixture",
+        "neural_network",
+        "sensor_network",
+        "sinusoid_period",
+    ),
 )
-EXAMPLES = [path for path in sorted(FOLDER.glob("*.py")) if path.stem not in (*COMPARISONS, "compare")]
+EXAMPLES = [path for path in sorted(FOLDER.glob("*.py")) if path.stem not in (*SHORT, *LONG, "compare")]
 
 
-@pytest.mark.parametrize("name", COMPARISONS)
+@pytest.mark.parametrize("name", [*SHORT, *(pytest.param(name, marks=pytest.mark.slow) for name in LONG)])
 def test_sahmc_is_right_where_nuts_is_not(name, tmp_path, monkeypatch):
     """NUTS is the twin that must be caught; with the network, where it needs no help, both are right."""
     monkeypatch.syspath_prepend(FOLDER)
     found = runpy.run_path(str(FOLDER / f"{name}.py"))["main"](["--quick", "--out", str(tmp_path / "picture.png")])
     error = np.hypot(found["mcse"], found.get("truth_error", 0.0))
-    assert (abs(found["masses"] - found["truth"]) < 4 * error).all() and (error < 0.1).all()
+    assert (abs(found["masses"] - found["truth"]) < 4 * error).all() and (error < 0.15).all()
     assert (tmp_path / "picture.png").stat().st_size > 10_000
     if name == "neural_network":
         assert (found["prediction_gap"] < 4).all()
-    else:
-        assert (abs(found["nuts_masses"] - found["truth"]) > 4 * error).any() and found["nuts_rhat"] > 1.1
+        return
+    assert found["nuts_rhat"] > 2
+    if name != "transfection":  # two chains in either mode have the right mean
+        assert (abs(found["nuts_masses"] - found["truth"]) > 4 * error).any()
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
