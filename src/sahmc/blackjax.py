@@ -71,7 +71,7 @@ def blackjax_kernel(
     require(isinstance(tilt, Tilt), "tilt must be a tilt with its partition", tilt, "pass sahmc.StepTilt(partition)")
     ok = gain is None or is_number(gain) or isinstance(gain, Gain)
     require(ok, "gain must be a Gain, a number t0 or None", gain, "pass 1000, say")
-    clock: Any = Gain(gain) if isinstance(gain, (int, float)) else gain
+    clock = gain if gain is None or isinstance(gain, Gain) else Gain(gain)
     regions = tilt.num_regions
     frequencies = desired_frequencies(desired, regions)
     first = np.zeros(regions) if theta is None else np.asarray(theta, float)

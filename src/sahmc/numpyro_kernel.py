@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import jax
@@ -13,10 +14,8 @@ from sahmc.importance import log_normalise, systematic_resample
 from sahmc.model import Model
 from sahmc.numpyro import from_numpyro
 from sahmc.plan import make_plan
-from sahmc.positions import starting_positions
 from sahmc.run import NEVER, RunState, Schedule, Setup, run_chunk
-from sahmc.sampling import warmed_up
-from sahmc.target import energy_program
+from sahmc.sampling import prepared, warmed_up
 from sahmc.validate import require
 
 
@@ -114,9 +113,8 @@ class SAHMC(MCMCKernel):
             **{**defaults, **self._options},
         )  # fmt: skip
         key_start, key_run, key_draw = jax.random.split(rng_key[0] if many else rng_key, 3)
-        unnamed = Model(log_density=made.log_density or made.log_likelihood, start=made.start)
-        positions, unravel = starting_positions(unnamed, init_params, chains, key_start)
-        program = energy_program(made, unravel, positions[0], plan.kernel.uses_gradient)
+        as_given = dataclasses.replace(made, unconstrain=None)  # NumPyro's init_params are unconstrained
+        plan, program, positions, unravel = prepared(as_given, plan, init_params, key_start)
         ready = warmed_up(program, positions, plan, key_run)
         self._unravel, self._many, self._num_warmup = unravel, many, num_warmup
         state = self._state(0, ready.state, ready.setup, jnp.int32(ready.setup.kernel.moves), key_draw, None)

@@ -144,6 +144,12 @@ def named(tree: Any) -> dict[str, Any]:
     return {jax.tree_util.keystr(path, simple=True, separator=".") or "x": leaf for path, leaf in paths}
 
 
+def finite_starts(chains: Any) -> np.ndarray:
+    """Of which chains all that their states hold is finite: energies, gradients, those of the prior."""
+    rows = [np.asarray(leaf).reshape(len(chains.energy), -1) for leaf in jax.tree.leaves(chains)]
+    return np.isfinite(np.concatenate(rows, axis=1)).all(axis=1)
+
+
 def check_starts(energy: jax.Array, grad: jax.Array | None, base: Any) -> None:
     """Raise for the first chain whose log density or gradient is not finite at its start."""
     for name, value in {

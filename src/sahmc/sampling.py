@@ -28,7 +28,7 @@ from sahmc.partition import EnergyPartition, TemperatureLadder
 from sahmc.pilot import come_down
 from sahmc.plain import Bench
 from sahmc.plan import Plan, make_plan
-from sahmc.positions import View, check_starts, labels, split, starting_positions
+from sahmc.positions import View, check_starts, finite_starts, labels, split, starting_positions
 from sahmc.program import Program
 from sahmc.progress import Progress, progress
 from sahmc.result import Result
@@ -156,12 +156,7 @@ def sample(
     known = None if checkpoint is None else recorded(checkpoint)
     seed, rng_key = _seed(known["seed"] if known is not None and random_seed is None else random_seed)
     key_start, key_run = jax.random.split(rng_key)
-    positions, unravel = starting_positions(model, initvals, chains, key_start)
-    plan.kernel.check(positions.shape[1])
-    plan = dataclasses.replace(plan, kernel=plan.kernel.bound(unravel, positions[0]))
-    program = energy_program(model, unravel, positions[0], plan.kernel.uses_gradient)
-    if initvals is None:
-        positions = _within_support(model, program, positions, key_start)
+    plan, program, positions, unravel = prepared(model, plan, initvals, key_start)
     view = View.of(model, unravel, positions[0])
     kept = None if keep is None else keep_program(keep, view, positions[0])
     journal = Journal()
@@ -193,6 +188,26 @@ def sample(
     }
     ready.record.gradients["start"] = spent
     return _examined(_result(drawn, ready, view, kept is not None, settings, model.labels))
+
+
+def prepared(
+    model: Model, plan: Plan, initvals: Any, rng_key: jax.Array
+) -> tuple[Plan, Program, jax.Array, Callable[[jax.Array], Any]]:
+    """The plan for positions like these, the program of the energy, where chains start, and what a vector stands for.
+
+    Starts that the model itself draws are drawn again where its density is zero or undefined.
+    """
+    positions, unravel = starting_positions(model, initvals, plan.chains, rng_key)
+    plan.kernel.check(positions.shape[1])
+    plan = dataclasses.replace(plan, kernel=plan.kernel.bound(unravel, positions[0]))
+    program = energy_program(model, unravel, positions[0], plan.kernel.uses_gradient)
+    for attempt in range(1, RETRIES if initvals is None else 1):
+        lost = np.flatnonzero(~finite_starts(_evaluated(program, positions)[1].chains))
+        if not lost.size:
+            break
+        again, _ = starting_positions(model, None, plan.chains, jax.random.fold_in(rng_key, attempt))
+        positions = positions.at[lost].set(again[lost])
+    return plan, program, positions, unravel
 
 
 def warmed_up(program: Program, positions: jax.Array, plan: Plan, rng_key: jax.Array) -> Ready:
@@ -243,18 +258,6 @@ def _evaluated(program: Program, positions: jax.Array) -> tuple[TiltedTarget, SA
     one = jnp.ones(1, positions.dtype)
     target = TiltedTarget(program, NoTilt(), 0 * one, one)
     return target, jax.jit(init)(target, positions)
-
-
-def _within_support(model: Model, program: Program, positions: jax.Array, rng_key: jax.Array) -> jax.Array:
-    """Starts that the model itself has drawn, those at which its density is zero or undefined drawn again."""
-    for attempt in range(1, RETRIES):
-        chains = _evaluated(program, positions)[1].chains
-        lost = np.flatnonzero(~np.isfinite(np.asarray(chains.energy)))
-        if not lost.size:
-            break
-        again, _ = starting_positions(model, None, len(positions), jax.random.fold_in(rng_key, attempt))
-        positions = positions.at[lost].set(again[lost])
-    return positions
 
 
 def _drawing(plan: Plan, ready: Ready) -> Schedule:

@@ -118,7 +118,9 @@ def run_batch(
 
 
 def nuts_iterations(gradients: int) -> int:
-    """In whole chunks, so that trees of full size do not cost more than ``gradients``."""
+    """In whole chunks, so that trees of full size do not cost more than ``gradients``; but one chunk of draws at least,
+    which may be more than a small version has to spend.
+    """
     return max(gradients // LEAVES // NUTS_CHUNK, 1 + NUTS_BURN // NUTS_CHUNK) * NUTS_CHUNK
 
 
