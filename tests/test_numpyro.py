@@ -120,6 +120,39 @@ def test_initvals_are_constrained_values():
         made.unconstrain({"offset": 0.1, "slope": values["slope"], "scales": 0.5})
 
 
+def test_supports_that_move_with_the_latent_values_are_kept():
+    """Where data cannot leave their support no mask is computed over them; where they can, their density is zero."""
+
+    def fixed(y):
+        numpyro.sample("y", dist.HalfNormal(numpyro.sample("scale", dist.HalfNormal(3.0))), obs=y)
+
+    def moving(y):
+        with numpyro.plate("row", len(y)):
+            numpyro.sample("y", dist.Uniform(0.0, numpyro.sample("top", dist.HalfNormal(9.0))), obs=y)
+
+    def shifted(y):
+        shift = numpyro.sample("shift", dist.Normal())
+        numpyro.sample("y", dist.HalfNormal(1.0), obs=y - shift)
+
+    inside = jnp.array([0.5, 1.5])
+    steps = {}
+    for model, low, high in (
+        (fixed, {"scale": -1.0}, {"scale": 1.0}),
+        (moving, {"top": 0.0}, {"top": 1.0}),
+        (shifted, {"shift": 1.0}, {"shift": 0.0}),
+    ):
+        made = sahmc.from_numpyro(model, inside)
+        likely = [bool(jnp.isfinite(made.log_likelihood(jax.tree.map(jnp.asarray, z)))) for z in (low, high)]
+        steps[model.__name__] = likely, "select_n" in str(jax.make_jaxpr(made.log_likelihood)(high))
+    assert steps == {
+        "fixed": ([True, True], False),
+        "moving": ([False, True], True),
+        "shifted": ([False, True], True),
+    }
+    with pytest.raises(ValueError, match=r"in the support of their distribution, HalfNormal; got .*some of 'y'"):
+        sahmc.from_numpyro(fixed, -inside)
+
+
 def test_a_discrete_site_is_refused_with_what_to_do():
     def poisson(y):
         rate = numpyro.sample("count", dist.Poisson(3.0))

@@ -31,6 +31,7 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
     sites = _sites(model, args, kwargs)
     latent = {name: site for name, site in sites.items() if site["type"] == "sample" and not site["is_observed"]}
     enumerated = _check(sites, latent)
+    masked = _needs_masks(sites, _sites(model, args, kwargs, seed=1))
     setup = initialize_model(
         jax.random.key(0), model, model_args=args, model_kwargs=kwargs, dynamic_args=False, validate_grad=False
     )
@@ -57,6 +58,8 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
             "log_likelihood": partial(_part, seeded, args, kwargs, True),
             "log_prior": partial(_part, seeded, args, kwargs, False),
         }
+    if not masked:
+        parts = {name: _without_masks(part) for name, part in parts.items()}
     return Model(
         **parts, start=start, constrain=setup.postprocess_fn, unconstrain=unconstrain, labels=_labels(sites, example)
     )
@@ -71,12 +74,14 @@ def is_numpyro_model(model: Callable[..., Any], args: tuple[Any, ...], kwargs: M
     return any(site["type"] == "sample" for site in _sites(model, args, kwargs).values())
 
 
-def _sites(model: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def _sites(
+    model: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], seed: int = 0
+) -> dict[str, Any]:
     """All that happens in a run of the model, its latent values drawn as for a start: a prior may be improper."""
     from numpyro import handlers
     from numpyro.infer import init_to_uniform
 
-    seeded = handlers.seed(model, jax.random.key(0))
+    seeded = handlers.seed(model, jax.random.key(seed))
     return handlers.trace(handlers.substitute(seeded, substitute_fn=init_to_uniform)).get_trace(*args, **kwargs)
 
 
@@ -118,6 +123,60 @@ def _check(sites: Mapping[str, Any], latent: Mapping[str, Any]) -> bool:
 def _is_finite(site: Mapping[str, Any]) -> bool:
     """Whether a discrete site can be summed out."""
     return bool(site["fn"].has_enumerate_support)
+
+
+def _needs_masks(sites: Mapping[str, Any], again: Mapping[str, Any]) -> bool:
+    """Whether observed values could lie outside a support at other latent values; ``again`` is a run at such.
+
+    NumPyro then gives them zero density, by a mask over the data in every evaluation. Values that lie outside a
+    support that does not move are refused.
+    """
+    from numpyro import distributions as dist
+
+    moving = False
+    for name, site in sites.items():
+        if site["type"] != "sample" or not site["is_observed"]:
+            continue
+        layers = _layers(site["fn"])
+        support = inspect.getattr_static(type(layers[-1]), "support")
+        fixed = isinstance(support, dist.constraints.Constraint) and not dist.constraints.is_dependent(support)
+        if not fixed or not np.array_equal(site["value"], again[name]["value"]):
+            moving = True
+            continue
+        inside = bool(np.all(site["fn"].support(site["value"])))
+        if any(isinstance(layer, dist.MaskedDistribution) for layer in layers):
+            moving = moving or not inside
+            continue
+        family = type(layers[-1]).__name__
+        require(
+            inside,
+            f"observed values must lie in the support of their distribution, {family}",
+            f"some of {name!r} that do not",
+            "correct the data, mask what is missing, or take another distribution",
+        )
+    return moving
+
+
+def _layers(distribution: Any) -> list[Any]:
+    """A distribution, what it wraps, and so on; the components of a mixture."""
+    from numpyro import distributions as dist
+
+    wrappers = (dist.ExpandedDistribution, dist.Independent, dist.MaskedDistribution)
+    layers = [distribution]
+    while isinstance(layers[-1], (*wrappers, dist.MixtureSameFamily)):
+        last = layers[-1]
+        layers.append(last.base_dist if isinstance(last, wrappers) else last.component_distribution)
+    return layers
+
+
+def _without_masks(part: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def unmasked(position: Any) -> Any:
+        from numpyro import validation_enabled
+
+        with validation_enabled(False):
+            return part(position)
+
+    return unmasked
 
 
 def _is_improper(distribution: Any) -> bool:
