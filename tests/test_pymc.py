@@ -107,6 +107,13 @@ def test_initvals_may_be_of_some_variables():
         made.unconstrain({"scales": 0.25})
 
 
+def test_arguments_of_another_front_end_are_refused():
+    with pm.Model() as model:
+        pm.Normal("x")
+    with pytest.raises(ValueError, match="for a model of NumPyro; got 'Model without a site"):
+        sahmc.sample(model, model_args=(1.0,))
+
+
 def test_a_discrete_variable_is_refused_with_what_to_do():
     with pm.Model() as model:
         count = pm.Poisson("count", 3.0)

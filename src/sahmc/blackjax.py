@@ -105,7 +105,7 @@ def blackjax_kernel(
     def _state(state: SAHMCState, used: Any, unravel: Any, t: Any) -> BlackJAXState:
         energy = state.chains.energy[0]
         seen = state.theta.visits > 0
-        weight = tilt.bias(used, energy) - tilt.log_normaliser(used, frequencies.astype(used.dtype), seen)
+        weight = tilt.log_weight(used, energy, frequencies.astype(used.dtype), seen)
         return BlackJAXState(unravel(state.chains.position[0]), -energy, weight, state.theta.theta, t, state)
 
     return SamplingAlgorithm(begin, step)

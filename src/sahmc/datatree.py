@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from sahmc.positions import named
+from sahmc.run import total_energy
 from sahmc.validate import require, require_count
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def to_datatree(
         draw = jax.tree.map(lambda x: np.swapaxes(x, 0, 1), result.warmup_draws)
         groups["warmup_posterior"] = named(draw.position)
         groups["warmup_sample_stats"] = {
-            "lp": -(draw.energy if draw.base_energy is None else draw.energy + draw.base_energy),
+            "lp": -total_energy(draw),
             **{
                 name: getattr(draw, name) for name in ("energy", "region", "log_weight", "diverging", "acceptance_rate")
             },

@@ -71,24 +71,16 @@ def as_model(model: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] |
 
     ``args`` and ``kwargs`` are those of a NumPyro model.
     """
+    if "numpyro" in sys.modules and callable(model):
+        from sahmc.numpyro import from_numpyro, is_numpyro_model
+
+        if is_numpyro_model(model, args, kwargs or {}):
+            return from_numpyro(model, *args, **(kwargs or {}))
+    must = "model_args and model_kwargs are for a model of NumPyro"
+    advice = "write the data into the function: lambda x: log_density(x, data)"
+    require(not args and not kwargs, must, f"{type(model).__name__} without a site of NumPyro", advice)
     if isinstance(model, Model):
-        found: Model | None = model
-    else:
-        found = _foreign(model, args, kwargs or {})
-    if found is None or found is model:
-        stray = bool(args) or bool(kwargs)
-        must = "model_args and model_kwargs are for a model of NumPyro"
-        advice = "write the data into the function: lambda x: log_density(x, data)"
-        require(not stray, must, f"{type(model).__name__} without a site of NumPyro", advice)
-    if found is not None:
-        return found
-    must = "model must be a log density, a Model, or a model of NumPyro, PyMC or BridgeStan"
-    require(callable(model), must, model, "pass a function")
-    return Model(log_density=model)
-
-
-def _foreign(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Model | None:
-    """A model of another library, which is then imported already."""
+        return model
     if "pymc" in sys.modules and isinstance(model, sys.modules["pymc"].Model):
         from sahmc.pymc import from_pymc
 
@@ -97,9 +89,6 @@ def _foreign(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mo
         from sahmc.stan import from_stan
 
         return from_stan(model)
-    if "numpyro" in sys.modules and callable(model):
-        from sahmc.numpyro import from_numpyro, is_numpyro_model
-
-        if is_numpyro_model(model, args, kwargs):
-            return from_numpyro(model, *args, **kwargs)
-    return None
+    must = "model must be a log density, a Model, or a model of NumPyro, PyMC or BridgeStan"
+    require(callable(model), must, model, "pass a function")
+    return Model(log_density=model)

@@ -141,7 +141,7 @@ class SAHMC(MCMCKernel):
     def _state(self, i: Any, run: RunState, setup: Setup, moves: Any, rng_key: Any, made: Any) -> SAHMCState:
         """By NumPyro's names; ``made`` is what the last iteration drew."""
         chains = run.sahmc.chains
-        energy = chains.energy if chains.base is None else chains.energy + chains.base.energy
+        energy = chains.total_energy
         own: dict[str, Any] = dict.fromkeys(("accept_prob", "log_weight"), jnp.zeros_like(energy))
         own |= {"region": jnp.zeros(energy.shape, jnp.int32), "diverging": jnp.zeros(energy.shape, bool)}
         steps = jnp.zeros(energy.shape, jnp.int32)

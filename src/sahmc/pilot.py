@@ -151,7 +151,7 @@ def _rescued(state: RunState) -> tuple[RunState, np.ndarray]:
     A start may be where the density has overflowed to a plateau, from which no gradient leads down.
     """
     chains = state.sahmc.chains
-    energy = np.asarray(chains.energy if chains.base is None else chains.energy + chains.base.energy, float)
+    energy = np.asarray(chains.total_energy, float)
     stranded = ~(energy <= np.median(energy) + absurd(chains.position.shape[1]))
     well = np.flatnonzero(~stranded)
     index = np.arange(len(energy))

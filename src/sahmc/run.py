@@ -196,13 +196,9 @@ def log_weights(
     visited: Bool[Array, "*own regions"],
     energy: Float[Array, " chains"],
 ) -> Float[Array, " chains"]:
-    """log w = Theta(U), less what makes weights under different theta (of other times, of other chains) comparable."""
-
-    def one(theta: Any, visited: Any, energy: Any) -> Any:
-        return setup.tilt.bias(theta, energy) - setup.tilt.log_normaliser(theta, setup.desired, visited)
-
+    """log w of every chain, theta being shared or one for each."""
     own = 0 if theta.ndim == 2 else None
-    return jax.vmap(one, (own, own, 0))(theta, visited, energy)
+    return jax.vmap(setup.tilt.log_weight, (own, 0, None, own))(theta, energy, setup.desired, visited)
 
 
 def draw_structure(setup: Setup, state: RunState) -> Any:

@@ -33,7 +33,7 @@ from sahmc.program import Program
 from sahmc.progress import Progress, progress
 from sahmc.result import Result
 from sahmc.round_trips import init_round_trips
-from sahmc.run import RunState, Schedule, chunk_capacity
+from sahmc.run import RunState, Schedule, chunk_capacity, total_energy
 from sahmc.source import Source
 from sahmc.stage import Outcome, Runner
 from sahmc.stage import Path as ThetaPath
@@ -278,12 +278,11 @@ def _result(drawn: Outcome, ready: Ready, view: View, kept: bool, settings: dict
     """All arrays by chain; positions that are on disk stay there. ``kept`` tells that they are not whole."""
     position = jax.tree.map(lambda x: np.swapaxes(x, 0, 1), drawn.draws.position)
     rest = jax.tree.map(lambda x: np.ascontiguousarray(np.swapaxes(x, 0, 1)), drawn.draws._replace(position=None))
-    base = 0.0 if rest.base_energy is None else rest.base_energy
     state, setup = drawn.state, ready.setup
     return Result(
         draws=position if kept else view.all(position),
         energy=rest.energy,
-        log_density=-(rest.energy + base),
+        log_density=-total_energy(rest),
         region=rest.region,
         log_weight=log_normalise(rest.log_weight),
         acceptance=rest.acceptance_rate,

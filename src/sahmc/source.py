@@ -54,13 +54,9 @@ class Source:
             block = start[first : first + BLOCK]
             padded = np.concatenate([block, np.repeat(block[-1:], BLOCK - len(block), axis=0)])
             states = _moved(jax.random.fold_in(key, first), jnp.asarray(padded), kernel, target, moves)
-            parts.append((np.asarray(states.position)[: len(block)], np.asarray(_energy(states))[: len(block)]))
+            parts.append((np.asarray(states.position)[: len(block)], np.asarray(states.total_energy)[: len(block)]))
         end, energy = (np.concatenate(part) for part in zip(*parts, strict=True))
         return self.view.all(end), (end != start).any(axis=1), -energy
-
-
-def _energy(states: Any) -> Any:
-    return states.energy if states.base is None else states.energy + states.base.energy
 
 
 @jax.jit

@@ -9,7 +9,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sahmc.model import Labels, Model
+from sahmc.model import Model
 from sahmc.validate import require, require_library
 
 RADIUS = 2.0
@@ -51,7 +51,6 @@ def from_stan(model: Any, data: Mapping[str, Any] | str | os.PathLike[str] | Non
         start=start,
         constrain=_constrain(built, seed),
         unconstrain=unconstrain,
-        labels=Labels(),
     )
 
 
@@ -124,13 +123,9 @@ def _map(fn: Callable[[np.ndarray], Any], rows: np.ndarray) -> Iterator[Any]:
     return (found for share in done for found in share)
 
 
-_POOL: list[ThreadPoolExecutor] = []
-
-
+@cache
 def _threads() -> ThreadPoolExecutor:
-    if not _POOL:
-        _POOL.append(ThreadPoolExecutor(THREADS, thread_name_prefix="stan"))
-    return _POOL[0]
+    return ThreadPoolExecutor(THREADS, thread_name_prefix="stan")
 
 
 def _constrain(model: Any, seed: int) -> Callable[[Any], dict[str, Any]]:

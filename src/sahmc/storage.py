@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from os import PathLike
 from pathlib import Path
@@ -17,7 +16,7 @@ from sahmc.model import Labels
 from sahmc.partition import EnergyPartition, TemperatureLadder
 from sahmc.positions import named
 from sahmc.tilt import TILTS, NoTilt
-from sahmc.validate import require
+from sahmc.validate import require, require_library
 
 if TYPE_CHECKING:
     from sahmc.result import Result
@@ -46,9 +45,7 @@ def check_target(path: str | PathLike[str], overwrite: bool) -> Path:
     require(target.parent.is_dir(), "the folder must exist", str(target.parent), "make it, or choose another")
     must = "a result is stored as NetCDF, in a file like run.nc, or as Zarr, in run.zarr"
     require(target.suffix in (".nc", ".zarr"), must, str(target), "change the ending")
-    library = "zarr" if target.suffix == ".zarr" else "h5netcdf"
-    have = importlib.util.find_spec(library) is not None
-    require(have, f"to store a result {library} must be installed", "it is not", "run: pip install 'sahmc[io]'")
+    require_library("zarr" if target.suffix == ".zarr" else "h5netcdf", "io")
     return target
 
 

@@ -38,6 +38,11 @@ class ChainState(NamedTuple):
     grad: Vector | None
     base: Base | None
 
+    @property
+    def total_energy(self) -> Energy:
+        """U, the prior's share included."""
+        return _plus_base(self.energy, self)
+
 
 @strategy
 class TiltedTarget:

@@ -73,6 +73,10 @@ class Tilt(ABC):
         """
         return jax.nn.logsumexp(jnp.where(visited, theta + jnp.log(desired), -jnp.inf))
 
+    def log_weight(self, theta: Theta, energy: Energy, desired: Theta, visited: Array) -> Energy:
+        """Theta(U), less what makes weights under different theta (of other times, of other chains) comparable."""
+        return self.bias(theta, energy) - self.log_normaliser(theta, desired, visited)
+
     def log_omega(self, theta: Float[Array, "*own regions"], frequency: Float[Array, "*own regions"]) -> Any:
         """log omega_i up to one constant, from theta and how often each region is visited under it."""
         return theta + jnp.log(frequency)

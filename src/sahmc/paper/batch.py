@@ -65,8 +65,7 @@ def _chunk(
             carry, _ = jax.lax.scan(iterate, carry, k * thin + jnp.arange(thin))
             state = carry[0]
             theta = state.theta
-            weight = tilt.bias(theta.theta, state.chains.energy[0])
-            weight -= tilt.log_normaliser(theta.theta, desired, theta.visits > 0)
+            weight = tilt.log_weight(theta.theta, state.chains.energy[0], desired, theta.visits > 0)
             return carry, (state.chains.position[0], state.chains.energy[0], weight)
 
         return jax.lax.scan(thinned, (state, low), jnp.arange(num // thin))

@@ -37,9 +37,7 @@ def grid_sampler(
 
 def log_tilted(target: TiltedTarget, position: jax.Array) -> jax.Array:
     """log of exp(-base - E - Theta(E))."""
-    state = target.evaluate(position)
-    base = 0.0 if state.base is None else state.base.energy
-    return -(state.energy + target.tilt.bias(target.theta, state.energy) + base)
+    return -target.tilted_energy(target.evaluate(position))
 
 
 def check_invariance(
