@@ -4,9 +4,11 @@ The stand-in is a program with a positive parameter, a matrix and a generated qu
 ``y ~ normal(mu, sigma)``, ``mu ~ normal(0, 2)``, ``sigma ~ exponential(1)``, ``m[2, 3] ~ normal(0, 1)``.
 """
 
+import ctypes
 import json
 import threading
 import time
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +17,7 @@ import pytest
 
 import sahmc
 from sahmc import stan
+from sahmc.cli import main
 
 Y = np.array([1.0, 1.4, 0.7, 1.1, 0.9])
 
@@ -106,6 +109,46 @@ def test_a_stan_model_goes_straight_into_sample():
     assert (abs(mine.mean - theirs.mean) < 4 * np.hypot(mine.mcse, theirs.mcse)).all()
     assert result.draws["m"].shape == (16, 200, 2, 3) and (result.draws["sigma"] > 0).all()
     np.testing.assert_allclose(result.draws["twice"], 2 * result.draws["mu"], rtol=1e-6)
+
+
+class Pointer(StandIn):
+    """Cannot be pickled, as a ``bridgestan.StanModel`` cannot."""
+
+    def __init__(self, shift=0.0):
+        super().__init__()
+        self.pointer, self.shift = ctypes.pointer(ctypes.c_int(1)), shift
+
+    def log_density_gradient(self, theta, *, propto=True, jacobian=True):
+        value, gradient = super().log_density_gradient(theta, propto=propto, jacobian=jacobian)
+        return value + self.shift * theta[0], gradient + self.shift * np.eye(8)[0]
+
+
+def test_a_run_is_kept_and_told_from_one_on_other_data(tmp_path):
+    settings = {"random_seed": 0, "draws": 30, "tune": 60, "chains": 8, "progressbar": False}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        first = sahmc.sample(Pointer(), checkpoint=tmp_path / "run", **settings)
+        again = sahmc.sample(Pointer(), checkpoint=tmp_path / "run", **settings)
+    np.testing.assert_array_equal(first.draws["mu"], again.draws["mu"])
+    with pytest.raises(ValueError, match=r"the run in .* must be this one; got .energy"):
+        sahmc.sample(Pointer(0.5), checkpoint=tmp_path / "run", **settings)
+    with pytest.raises(ValueError, match=r"call sahmc\.sample again"):
+        sahmc.resume(tmp_path / "run")
+
+
+def test_on_the_command_line(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(stan, "_compiled", lambda model, data: StandIn())
+    program, data = tmp_path / "model.stan", tmp_path / "data.json"
+    program.write_text("parameters { real mu; }")
+    short = ["--draws", "20", "--tune", "60", "--chains", "8", "--seed", "0", "--quiet"]
+    assert main(["sample", str(program), "--data", str(data), *short]) == 2
+    assert "JSON file that exists" in capsys.readouterr().err
+    data.write_text("{}")
+    assert main(["sample", str(program), "--data", str(data), *short]) in (0, 1)
+    assert "sigma" in capsys.readouterr().out
+    (tmp_path / "model.py").write_text("")
+    assert main(["sample", str(tmp_path / "model.py"), "--data", str(data)]) == 2
+    assert "--data is for a Stan program" in capsys.readouterr().err
 
 
 def test_what_is_wrong_is_said():

@@ -91,7 +91,7 @@ def keep_run(
         path.mkdir(parents=True, exist_ok=True)
         try:
             write_whole(path / CALL, sealed(cloudpickle.dumps({**arguments, "random_seed": seed})))
-        except (pickle.PicklingError, TypeError, AttributeError):
+        except (pickle.PicklingError, TypeError, AttributeError, ValueError):  # the last from a pointer, as Stan's
             (path / CALL).unlink(missing_ok=True)  # `resume` says what to do then
         about = {"identity": dict(identity), "seed": seed}
         write_whole(path / RUN, json.dumps({"run": about, "checksum": _checksum(about)}, indent=1).encode())

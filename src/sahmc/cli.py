@@ -68,10 +68,16 @@ def parser() -> argparse.ArgumentParser:
     sample = command(
         "sample",
         _sample,
-        "draw from a model in a Python file",
-        "Draw from the log density in a Python file, print a summary and the findings, and save the result.",
+        "draw from a model in a file",
+        "Draw from the log density or model in a Python file, or from a Stan program, print a summary and findings, "
+        "and save the result.",
     )
-    sample.add_argument("model", metavar="FILE.py[:NAME]", help="a file with a function log_density, or NAME in it")
+    sample.add_argument(
+        "model",
+        metavar="FILE.py[:NAME]",
+        help="a file with a function log_density or a model, or NAME in it; FILE.stan",
+    )
+    sample.add_argument("--data", metavar="FILE.json", help="the data of a Stan program")
     sample.add_argument("--init", metavar="X,X,..|NAME", help="where chains start (default: init in the file)")
     sample.add_argument(
         "--draws", type=int, default=1000, metavar="N", help="draws of each chain (default: %(default)s)"
@@ -173,7 +179,7 @@ def _sample(args: Any) -> int:
 
     if args.x64:
         jax.config.update("jax_enable_x64", True)
-    loaded = load_model(args.model, args.init)
+    loaded = load_model(args.model, args.init, args.data)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the summary has the findings
         result = sample(

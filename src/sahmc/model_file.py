@@ -1,4 +1,4 @@
-"""A model in a Python file, for the command line."""
+"""A model in a file, for the command line."""
 
 from __future__ import annotations
 
@@ -34,23 +34,30 @@ def log_density(position):
 
 
 # In place of log_density a file may hold `model = sahmc.Model(log_likelihood=..., log_prior=..., start=...)`:
-# the evidence is then known, and init may be left out.
+# the evidence is then known, and init may be left out. Or a model of PyMC, or `sahmc.from_numpyro(function, data)`.
 '''
 
 
 class Loaded(NamedTuple):
-    """A log density or ``Model``, and where its chains start (None: at draws of the prior)."""
+    """What ``sample`` takes, and where its chains start (None: where the model says)."""
 
     model: Any
     init: Any
 
 
-def load_model(spec: str, init: str | None) -> Loaded:
-    """From ``FILE.py`` or ``FILE.py:name``; ``init`` is the name of something in the file, or numbers with commas."""
+def load_model(spec: str, init: str | None, data: str | None) -> Loaded:
+    """From ``FILE.py`` or ``FILE.py:name``; ``init`` is the name of something in the file, or numbers with commas.
+
+    Or a Stan program, ``FILE.stan``, with ``data`` in a JSON file.
+    """
     file, _, name = spec.partition(":")
     path = Path(file)
-    require(path.suffix == ".py", "a model is a Python file, FILE.py or FILE.py:name", spec, "try: sahmc init model.py")
+    must = "a model is a Python file, FILE.py or FILE.py:name, or a Stan program, FILE.stan"
+    require(path.suffix in (".py", ".stan"), must, spec, "try: sahmc init model.py")
     require(path.is_file(), "the model file must exist", file, f"check the path, or make one with: sahmc init {file}")
+    if path.suffix == ".stan":
+        return _stan_program(path, init, data)
+    require(data is None, "--data is for a Stan program", f"{file} with --data {data}", "read the data in the file")
     try:
         content = runpy.run_path(str(path))
     except Exception as error:
@@ -69,6 +76,15 @@ def load_model(spec: str, init: str | None) -> Loaded:
     found = ", ".join(sorted(k for k, v in content.items() if not k.startswith("_") and callable(v))) or "no function"
     require(False, must, found, "name one that is there: FILE.py:function")
     raise AssertionError
+
+
+def _stan_program(path: Path, init: str | None, data: str | None) -> Loaded:
+    from sahmc.stan import from_stan
+
+    require(init is None, "the starts of a Stan program are drawn as Stan does", f"--init {init}", "leave it out")
+    ok = data is None or Path(data).is_file()
+    require(ok, "--data must be a JSON file that exists", data, "check the path")
+    return Loaded(from_stan(path, data), None)
 
 
 def _start(content: dict[str, Any], init: str | None, file: str) -> Any:

@@ -161,7 +161,8 @@ def sample(
     kept = None if keep is None else keep_program(keep, view, positions[0])
     journal = Journal()
     if checkpoint is not None:
-        what = identity(plan, seed, start=positions, model=program, keep=kept, save_warmup=save_warmup)
+        energy = _evaluated(program, positions)[1].chains.energy  # tells callbacks apart, which have no text
+        what = identity(plan, seed, start=positions, model=program, energy=energy, keep=kept, save_warmup=save_warmup)
         journal = keep_run(checkpoint, what, seed, arguments)
 
     began = time.perf_counter()

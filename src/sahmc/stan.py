@@ -99,8 +99,9 @@ def _log_density(model: Any, dim: int) -> Callable[[Any], Any]:
     def batch(kind: Any, positions: Any) -> tuple[np.ndarray, np.ndarray]:
         flat = np.ascontiguousarray(np.asarray(positions, np.float64).reshape(-1, dim))
         found = list(_map(one, flat))
-        values = np.array([value for value, _ in found], kind).reshape(np.shape(positions)[:-1])
-        return values, np.array([gradient for _, gradient in found], kind).reshape(np.shape(positions))
+        with np.errstate(over="ignore"):  # in single precision: infinite, as JAX has it
+            values = np.array([value for value, _ in found], kind).reshape(np.shape(positions)[:-1])
+            return values, np.array([gradient for _, gradient in found], kind).reshape(np.shape(positions))
 
     def both(position: Any) -> Any:
         shapes = (jax.ShapeDtypeStruct((), position.dtype), jax.ShapeDtypeStruct(position.shape, position.dtype))

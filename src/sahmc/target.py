@@ -39,9 +39,9 @@ class ChainState(NamedTuple):
     base: Base | None
 
     @property
-    def total_energy(self) -> Energy:
-        """U, the prior's share included."""
-        return _plus_base(self.energy, self)
+    def total_energy(self) -> Any:
+        """U, the prior's share included; of one chain or of many."""
+        return self.energy if self.base is None else self.energy + self.base.energy
 
 
 @strategy
