@@ -216,6 +216,24 @@ def test_divergences_between_the_draws_kept_count_too():
     assert [f.severity for f in result.findings if f.code == "divergences"] == ["error"]
 
 
+def test_an_overflow_is_no_place_to_stay():
+    """Far out, in single precision, a log density may come out as +inf: a chain that took it would never leave."""
+
+    def log_prior(x):
+        return jnp.where(x[0] > 4.0, jnp.inf, -0.5 * jnp.sum(x**2))
+
+    def log_likelihood(x):
+        return -0.5 * jnp.sum((x - 1.0) ** 2)
+
+    wide = sahmc.Model(log_likelihood, log_prior, start=lambda key: 8.0 * jax.random.normal(key, (2,)))
+    result = sahmc.sample(wide, random_seed=0, draws=200, tune=300, chains=16, progressbar=False)
+    assert np.isfinite(result.log_density).all() and result.draws[..., 0].max() < 4.0
+    mean, mcse = result.expectation()
+    assert (abs(mean - 0.5) < 4 * mcse).all()
+    with pytest.raises(ValueError, match="finite"):
+        quick(log_prior, jnp.array([5.0, 0.0]))
+
+
 def test_infinite_walls_are_rejections():
     def boxed(x):
         return jnp.where(jnp.all(jnp.abs(x) < 1.0), 0.0, -jnp.inf)

@@ -114,7 +114,8 @@ def energy_program(model: Model, unravel: Callable[[Vector], Any], example: Vect
                 f"an array of shape {value.shape} and type {value.dtype} from a position of dimension {flat.size}",
                 "sum over data and coordinates; the function is given one position, never a batch of chains",
             )
-            return -value.astype(flat.dtype)
+            energy = -value.astype(flat.dtype)
+            return jnp.where(energy == -jnp.inf, jnp.inf, energy)  # an overflow far out, not a place to stay
 
         return jax.value_and_grad(energy) if gradient else lambda flat: (energy(flat), None)
 
