@@ -1,12 +1,14 @@
 """Modes are found without being told how many, in any dimension and of any width."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from sahmc.model import Model
-from sahmc.modes import find_minima, fit_modes
+from sahmc.modes import find_minima, fit_modes, nearest_modes
 from sahmc.target import energy_program
 from sahmc.testing.targets import eight_modes, gaussian, mixture, two_widths
 
@@ -74,3 +76,8 @@ def test_many_dimensions_have_a_diagonal_picture():
     assert modes.colour.ndim == 2
     assert np.allclose(modes.carry(modes.carry(jnp.ones(150), 0, 1), 1, 0), 1.0, atol=1e-3)
     assert np.allclose(modes.log_det[1] - modes.log_det[0], 150 * np.log(2), rtol=0.05)
+    between = rng.uniform(2.0, 4.0, size=(7, 40, 1)) + 0.1 * rng.normal(size=(7, 40, 150))
+    mixed = (1e4 + between).astype(np.float32)  # far from 0, where sums of squares must not cancel
+    far = dataclasses.replace(modes, mean=modes.mean + 1e4)
+    label = nearest_modes(far, mixed)
+    assert (label == jax.vmap(jax.vmap(far.nearest))(jnp.asarray(mixed))).mean() > 0.99 and 0.02 < label.mean() < 0.98

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from sahmc.importance import log_normalise, systematic_resample
-from sahmc.modes import Modes, energies, find_minima, fit_modes
+from sahmc.modes import Modes, energies, find_minima, fit_modes, nearest_modes
 from sahmc.program import Program
 
 POINTS, FIRST, STEPS = 96, 32, 100
 """Points that roll down to find the modes; how many of them are chosen; and steps they take."""
 KEPT = 20_000
 """Draws remembered of each stage."""
-BLOCK = 2**27
+BLOCK = 2**25
 """Bytes of draws that are sorted into modes at once."""
-
-
-@jax.jit
-def _nearest(modes: Modes, draws: Any) -> Any:
-    return jax.vmap(jax.vmap(modes.nearest))(draws)
 
 
 class Sightings(NamedTuple):
@@ -79,10 +72,7 @@ class Scout:
         modes = fit_modes(self.draws, minima, self.scale, self.draws.dtype)
         num = int(modes.num)
         step = max(1, BLOCK // (draws[:, 0].size * draws.itemsize))
-        parts = [
-            np.asarray(_nearest(modes, jnp.asarray(draws[:, i : i + step])), np.int8)
-            for i in range(0, draws.shape[1], step)
-        ]
+        parts = [nearest_modes(modes, draws[:, i : i + step]).astype(np.int8) for i in range(0, draws.shape[1], step)]
         minimum = np.asarray(modes.minimum)[:num]
         energy = np.asarray(energies(self.program, modes.minimum)[0], float)[:num]
         height = np.asarray(modes.log_det, float)[:num] - energy
