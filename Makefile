@@ -13,7 +13,7 @@ test: $(VENV)/.test   ## the test suite
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 slow: $(VENV)/.test   ## the tests that take minutes each: small versions of the paper's experiments
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
 
 lint: $(VENV)/.lint   ## style and types
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

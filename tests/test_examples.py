@@ -5,15 +5,8 @@ import numpy as np
 import pytest
 
 FOLDER = Path(__file__).parent.parent / "examples"
-SHORT, LONG = (
-    ("mixture_of_regressions", "transfection"),
-    (
-        "galaxy_mixture",
-        "neural_network",
-        "sensor_network",
-        "sinusoid_period",
-    ),
-)
+SHORT = ("mixture_of_regressions",)
+LONG = ("galaxy_mixture", "neural_network", "sensor_network", "sinusoid_period", "transfection")
 EXAMPLES = [path for path in sorted(FOLDER.glob("*.py")) if path.stem not in (*SHORT, *LONG, "compare")]
 
 

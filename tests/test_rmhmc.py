@@ -121,6 +121,7 @@ def test_steps_too_long_to_be_solved_are_counted_rejections():
     assert (states.position[info.failed] == 0.5).all() and (info.mechanical_acceptance[info.failed] == 0).all()
 
 
+@pytest.mark.slow
 def test_all_modes_from_one():
     target = mixture(-8.0, 6.0)
     result = sample(target.log_density, target.start, kernel="rmhmc", draws=300, tune=500, random_seed=0)
