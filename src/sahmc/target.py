@@ -114,10 +114,14 @@ def energy_program(model: Model, unravel: Callable[[Vector], Any], example: Vect
                 f"an array of shape {value.shape} and type {value.dtype} from a position of dimension {flat.size}",
                 "sum over data and coordinates; the function is given one position, never a batch of chains",
             )
-            energy = -value.astype(flat.dtype)
-            return jnp.where(energy == -jnp.inf, jnp.inf, energy)  # an overflow far out, not a place to stay
+            return -value.astype(flat.dtype)
 
-        return jax.value_and_grad(energy) if gradient else lambda flat: (energy(flat), None)
+        def bounded(flat: Vector) -> Any:
+            """A log density of +inf is an overflow far out, not a place to stay."""
+            value, grad = jax.value_and_grad(energy)(flat) if gradient else (energy(flat), None)
+            return jnp.where(value == -jnp.inf, jnp.inf, value), grad
+
+        return bounded
 
     def energies(flat: Vector, gradient: bool = gradient) -> Any:
         if model.log_likelihood is not None and model.log_prior is not None:
