@@ -110,6 +110,18 @@ def _with(pair):
     return (pair[0], *pair[1])
 
 
+def test_a_run_is_kept_and_resumed(tmp_path):
+    settings = {"random_seed": 0, "draws": 20, "tune": 60, "chains": 8, "progressbar": False}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        first = sahmc.sample(regression, model_args=(X, Y), checkpoint=tmp_path / "run", **settings)
+        again = sahmc.resume(tmp_path / "run", progressbar=False)
+    for name, values in first.draws.items():
+        np.testing.assert_array_equal(values, again.draws[name])
+    with pytest.raises(ValueError, match=r"must be this one; got .model"):
+        sahmc.sample(regression, model_args=(X, 2 * Y), checkpoint=tmp_path / "run", **settings)
+
+
 def test_initvals_are_constrained_values():
     made = sahmc.from_numpyro(regression, X, Y)
     values = {"offset": 0.1, "slope": np.array([1.0, 2.0]), "scale": 0.5}

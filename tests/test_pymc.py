@@ -1,3 +1,5 @@
+import subprocess
+import sys
 import warnings
 
 import jax
@@ -97,6 +99,22 @@ def test_pymc_goes_on_from_our_draws():
     np.testing.assert_allclose(group["y"].values[0, 0], by_hand, rtol=1e-4, atol=1e-4)
     made = predictive["posterior_predictive"] if NEW else predictive.posterior_predictive
     assert made["y"].shape == (8, 50, 40)
+
+
+def test_a_first_run_is_kept_and_resumed(tmp_path):
+    """In a process of its own: the first model that PyTensor sees switches JAX to 64 bits."""
+    script = """
+import warnings
+import numpy as np, pymc as pm, sahmc
+warnings.simplefilter("ignore")
+with pm.Model() as model:
+    pm.Normal("y", pm.Normal("mean", 0, 2), pm.HalfNormal("scale", 1), observed=[0.3, 0.5, 1.0])
+first = sahmc.sample(model, checkpoint="run", random_seed=0, draws=20, tune=60, chains=8, progressbar=False)
+again = sahmc.resume("run", progressbar=False)
+assert first.draws["mean"].dtype == np.float64
+assert all((values == again.draws[name]).all() for name, values in first.draws.items())
+"""
+    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True)
 
 
 def test_initvals_may_be_of_some_variables():

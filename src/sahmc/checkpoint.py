@@ -130,7 +130,8 @@ def fingerprint(thing: Any) -> str:
     leaves, structure = jax.tree.flatten(thing)
     digest = hashlib.blake2b(_printed(structure), digest_size=8)
     for leaf in leaves:
-        array = np.asarray(leaf)
+        is_key = hasattr(leaf, "dtype") and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        array = np.asarray(jax.random.key_data(leaf) if is_key else leaf)
         digest.update(
             _printed(leaf) if array.dtype == object else f"{array.dtype}{array.shape}".encode() + array.tobytes()
         )

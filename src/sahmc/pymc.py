@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import jax
@@ -25,6 +26,7 @@ def from_pymc(model: Any) -> Model:
     model holds now.
     """
     require_library("pymc")
+    get_jaxified_graph = _graphs()  # first: it switches JAX to 64 bits, and the starts must be of these
     discrete = [variable.name for variable in model.free_RVs if variable.dtype.startswith(("int", "uint", "bool"))]
     advice = "sum them out (pm.Mixture, or marginalize() of pymc-extras), or replace them by a continuous relaxation"
     require(not discrete, "latent variables must be continuous", f"discrete {discrete}", advice)
@@ -44,14 +46,15 @@ def from_pymc(model: Any) -> Model:
         }
 
     outputs = _outputs(model)
-    constrain = _jaxified(model, outputs)
+    jaxified = partial(_jaxified, get_jaxified_graph, model)
+    constrain = jaxified(outputs)
     improper = [v.name for v in model.free_RVs if type(v.owner.op).__name__ in ("FlatRV", "HalfFlatRV")]
     parts: dict[str, Callable[[Any], Any]]
     if improper:
-        whole = _jaxified(model, [model.logp()])
+        whole = jaxified([model.logp()])
         parts = {"log_density": lambda position: whole(position)[0]}
     else:
-        prior, data = _jaxified(model, [model.varlogp]), _jaxified(model, [model.observedlogp + model.potentiallogp])
+        prior, data = jaxified([model.varlogp]), jaxified([model.observedlogp + model.potentiallogp])
         parts = {"log_prior": lambda position: prior(position)[0], "log_likelihood": lambda position: data(position)[0]}
     return Model(
         **parts,
@@ -62,9 +65,8 @@ def from_pymc(model: Any) -> Model:
     )
 
 
-def _jaxified(model: Any, outputs: Any) -> Callable[[Any], Any]:
+def _jaxified(get_jaxified_graph: Any, model: Any, outputs: Any) -> Callable[[Any], Any]:
     """Expressions of the value variables as a function of a position."""
-    get_jaxified_graph = _graphs()
     try:
         graph = get_jaxified_graph(inputs=model.value_vars, outputs=list(outputs))
     except NotImplementedError as error:
