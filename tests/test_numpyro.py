@@ -163,6 +163,8 @@ def test_supports_that_move_with_the_latent_values_are_kept():
     }
     with pytest.raises(ValueError, match=r"in the support of their distribution, HalfNormal; got .*some of 'y'"):
         sahmc.from_numpyro(fixed, -inside)
+    with pytest.raises(ValueError, match=r"got .*some of 'y'.*mask what is missing"):
+        sahmc.from_numpyro(fixed, jnp.array([0.5, jnp.nan]))
 
 
 def test_a_discrete_site_is_refused_with_what_to_do():

@@ -140,7 +140,7 @@ def _needs_masks(sites: Mapping[str, Any], again: Mapping[str, Any]) -> bool:
         layers = _layers(site["fn"])
         support = inspect.getattr_static(type(layers[-1]), "support")
         fixed = isinstance(support, dist.constraints.Constraint) and not dist.constraints.is_dependent(support)
-        if not fixed or not np.array_equal(site["value"], again[name]["value"]):
+        if not fixed or name not in again or not np.array_equal(site["value"], again[name]["value"], equal_nan=True):
             moving = True
             continue
         inside = bool(np.all(site["fn"].support(site["value"])))
