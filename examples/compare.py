@@ -11,9 +11,9 @@ import matplotlib
 import numpy as np
 
 import sahmc
-from sahmc.importance import error_of_mean, split_rhat
+from sahmc._support.tables import Table
 from sahmc.paper.experiment import hardware
-from sahmc.tables import Table
+from sahmc.tilt.importance import error_of_mean, split_rhat
 
 matplotlib.use("Agg")
 COLOURS = {"NUTS": "#c2571a", "sahmc": "#1f6f8b", "truth": "0.15"}

@@ -13,7 +13,7 @@ import numpyro
 import numpyro.distributions as dist
 from compare import COLOURS, arguments, print_table, returned, run_nuts, run_sahmc, save, two_panels, worst_rhat
 
-from sahmc.importance import error_of_mean
+from sahmc.tilt.importance import error_of_mean
 
 UNITS = 5
 PLACES = np.array([-1.5, 0.0, 1.5])

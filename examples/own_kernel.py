@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 
 import sahmc
+from sahmc._support.pytree import strategy
 from sahmc.kernels.base import Kernel, conclude, draw_noise, require_step_size
-from sahmc.pytree import strategy
 from sahmc.testing import check_kernel, mixture
 
 

@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from scipy import ndimage
 
 import sahmc
-from sahmc import string_method
-from sahmc.barrier import EnergyBarrier
-from sahmc.plot_data import barrier_curves
+from sahmc.landscape import string_method
+from sahmc.landscape.barrier import EnergyBarrier
+from sahmc.plots.data import barrier_curves
 from sahmc.testing import eight_modes
 
 A, ORIGIN, B = "at (a, a)", "at the origin", "at (b, b)"

@@ -6,10 +6,10 @@ import pytest
 
 import sahmc
 from sahmc.algorithm import sahmc_step
-from sahmc.importance import weighted_mean
 from sahmc.kernels import HMC
-from sahmc.target import TiltedTarget
 from sahmc.testing import mixture
+from sahmc.tilt.importance import weighted_mean
+from sahmc.tilt.target import TiltedTarget
 
 TILT = sahmc.StepTilt(sahmc.EnergyPartition.uniform(0, 20, 2))
 OPTIONS = dict(tilt=TILT, step_size=0.3, num_integration_steps=20)

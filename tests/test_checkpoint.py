@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 
 import sahmc
-from sahmc import checkpoint, journal, run
-from sahmc.journal import DiskJournal, Past
+from sahmc.run import checkpoint, journal
+from sahmc.run import loop as run
+from sahmc.run.journal import DiskJournal, Past
 
 OPTIONS = {"draws": 300, "tune": 120, "chains": 8, "random_seed": 3, "progressbar": False}
 
@@ -102,7 +103,8 @@ SCRIPT = """
 import os, signal, sys, threading, warnings
 import jax.numpy as jnp
 import sahmc
-from sahmc import journal, run
+from sahmc.run import journal
+from sahmc.run import loop as run
 from tests.test_checkpoint import OPTIONS, log_density
 warnings.simplefilter("ignore")
 journal.SECONDS, run.CHUNK_SECONDS = 0.0, 0.003

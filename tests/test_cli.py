@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from sahmc.cli import main
+from sahmc.cli.main import main
 
 pytest.importorskip("matplotlib").use("Agg")
 QUICK = ["--draws", "200", "--tune", "300", "--chains", "8", "--seed", "0", "--quiet"]

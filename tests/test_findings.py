@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from sahmc.findings import DRIFT, ESS, RHAT, _agreement, _modes
-from sahmc.scout import Sightings
+from sahmc.landscape.mode_finder import Sightings
+from sahmc.results.findings import DRIFT, ESS, RHAT, _agreement, _modes
 
 NAMES = ["one", "two"]
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import sahmc
-from sahmc.cli import main
+from sahmc.cli.main import main
 
 hypothesis = pytest.importorskip("hypothesis")
 from hypothesis import HealthCheck, given, settings  # noqa: E402

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from sahmc.importance import (
+from sahmc.tilt.importance import (
     autocorrelation_time,
     error_of_mean,
     kish_efficiency,

@@ -9,7 +9,7 @@ import pytest
 
 from sahmc import HMC, LinearTilt, NoTilt, RandomWalk, TiltedTarget
 from sahmc.kernels import Jump, Kernel, jump
-from sahmc.modes import fit_modes
+from sahmc.landscape.modes import fit_modes
 from sahmc.testing import check_invariance, grid_sampler
 from sahmc.testing.cases import CASES, EDGES, HIGH, LOW, frozen_target
 from sahmc.testing.kernel import FOUR_SIGMA

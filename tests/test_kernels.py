@@ -16,8 +16,8 @@ from sahmc import (
     SoftAbs,
     TiltedTarget,
 )
+from sahmc._support.pytree import strategy
 from sahmc.kernels import KERNELS, Kernel
-from sahmc.pytree import strategy
 from sahmc.testing import check_invariance, check_kernel, grid_sampler
 from sahmc.testing.cases import HIGH, LOW, frozen_target
 from sahmc.testing.kernel import FOUR_SIGMA

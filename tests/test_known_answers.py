@@ -9,7 +9,7 @@ import pytest
 
 import sahmc
 from sahmc.testing import eight_modes
-from sahmc.theta import expected_frequency
+from sahmc.tilt.theta import expected_frequency
 
 PAPER_REGIONS = sahmc.EnergyPartition.uniform(0, 20, 2)
 PAPER_HMC = sahmc.HMC(0.3, 20, metric="unit", jitter=0.0)

@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sahmc.model import Model
-from sahmc.modes import find_minima, fit_modes, nearest_modes
-from sahmc.target import energy_program
+from sahmc.landscape.modes import find_minima, fit_modes, nearest_modes
+from sahmc.models.model import Model
 from sahmc.testing.targets import eight_modes, gaussian, mixture, two_widths
+from sahmc.tilt.target import energy_program
 
 
 def program_of(target):

@@ -12,7 +12,7 @@ from numpyro.infer import MCMC, NUTS
 from numpyro.infer.util import potential_energy
 
 import sahmc
-from sahmc.importance import weighted_mean
+from sahmc.tilt.importance import weighted_mean
 
 NAMES = list(MODELS)
 

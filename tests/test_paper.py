@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from sahmc.cli import main
+from sahmc.cli.main import main
 from sahmc.paper import NAMES, eight_modes, find, methods, mixture, pima, stan
 from sahmc.paper.experiment import Book
 from sahmc.paper.pima_data import NoDataError, load_pima, parse_pima

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import sahmc
-from sahmc import plot_data
-from sahmc.report import page, write_report
+from sahmc.plots import data as plot_data
+from sahmc.plots.report import page, write_report
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")

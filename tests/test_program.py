@@ -3,8 +3,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import sahmc
-from sahmc.program import trace
-from sahmc.run import run_chunk
+from sahmc._support.traced import trace
+from sahmc.run.loop import run_chunk
 
 
 def test_runs_like_the_function():

@@ -10,7 +10,7 @@ import pytest
 from models_pymc import MODELS, regression
 
 import sahmc
-from sahmc.importance import weighted_mean
+from sahmc.tilt.importance import weighted_mean
 
 NAMES = list(MODELS)
 

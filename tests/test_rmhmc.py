@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from sahmc import HMC, RMHMC, DenseMetric, GeneralisedLeapfrog, NoTilt, SoftAbs, TiltedTarget, fisher_metric, sample
+from sahmc._support.pytree import strategy
 from sahmc.hamiltonian.riemannian import PointKinetic, softabs
-from sahmc.pytree import strategy
 from sahmc.testing import mixture
 from sahmc.testing.kernel import FOUR_SIGMA
 

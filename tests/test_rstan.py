@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import sahmc
-from sahmc.importance import weighted_mean
 from sahmc.paper.stan import MISSING, has_stan
+from sahmc.tilt.importance import weighted_mean
 
 PROGRAM = """
 data { int N; vector[N] x; vector[N] y; }

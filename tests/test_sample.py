@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import sahmc
-from sahmc import run
-from sahmc.model import Labels
+from sahmc.models.model import Labels
+from sahmc.run import loop as run
 
 
 def normal(x):

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import sahmc
-from sahmc.pilot import come_down
-from sahmc.search import Rung, Search, fit_curve
-from sahmc.target import energy_program
 from sahmc.testing.targets import eight_modes, student_mixture, two_widths
-from sahmc.warmup import ABOVE_MELTING, T_LEAST, find_top
+from sahmc.tilt.target import energy_program
+from sahmc.warmup.climb import Rung, Search, fit_curve
+from sahmc.warmup.pilot import come_down
+from sahmc.warmup.warmup import ABOVE_MELTING, T_LEAST, find_top
 
 
 def rung(beta, dim=6, memory=0.0, lag=0.0):

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import sahmc
-from sahmc import stan
-from sahmc.cli import main
+from sahmc.cli.main import main
+from sahmc.models import stan
 
 Y = np.array([1.0, 1.4, 0.7, 1.1, 0.9])
 

@@ -2,7 +2,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sahmc.step_size import init_step_size, update_step_size
+from sahmc.run.step_size import init_step_size, update_step_size
 
 
 @pytest.mark.parametrize("chains", [1, 33, 4096, 200_000])

@@ -2,7 +2,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sahmc.theta import (
+from sahmc.tilt.theta import (
     average_theta,
     desired_frequencies,
     expected_frequency,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import sahmc
-from sahmc.run import run_chunk
+from sahmc.run.loop import run_chunk
 
 
 def normal(x):

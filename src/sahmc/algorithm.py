@@ -9,8 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from sahmc.kernels.base import Kernel, TransitionInfo
-from sahmc.target import ChainState, TiltedTarget
-from sahmc.theta import ThetaState, init_theta, update_theta
+from sahmc.tilt.target import ChainState, TiltedTarget
+from sahmc.tilt.theta import ThetaState, init_theta, update_theta
 
 SHARED = 2**31 - 1
 """Chain number under which the randomness that all chains share is drawn."""

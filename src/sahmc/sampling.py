@@ -15,33 +15,33 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sahmc import __version__
+from sahmc._support.traced import Program
+from sahmc._support.validate import require, require_flag, require_function
+from sahmc._version import __version__
 from sahmc.algorithm import SAHMCState, init
-from sahmc.checkpoint import identity, keep_run, recorded
-from sahmc.findings import examine
-from sahmc.gain import Gain
-from sahmc.importance import log_normalise
-from sahmc.journal import Journal
 from sahmc.kernels import Kernel
-from sahmc.model import Labels, Model, as_model
-from sahmc.partition import EnergyPartition, TemperatureLadder
-from sahmc.pilot import come_down
-from sahmc.plain import Bench
-from sahmc.plan import Plan, make_plan
-from sahmc.positions import View, check_starts, finite_starts, labels, split, starting_positions
-from sahmc.program import Program
-from sahmc.progress import Progress, progress
-from sahmc.result import Result
-from sahmc.round_trips import init_round_trips
-from sahmc.run import RunState, Schedule, chunk_capacity, total_energy
-from sahmc.source import Source
-from sahmc.stage import Outcome, Runner
-from sahmc.stage import Path as ThetaPath
-from sahmc.step_size import init_step_size
-from sahmc.target import TiltedTarget, energy_program, keep_program
-from sahmc.tilt import NoTilt, TemperedTilt, Tilt
-from sahmc.validate import require, require_flag, require_function
-from sahmc.warmup import Ready, warm_up
+from sahmc.models.model import Labels, Model, as_model
+from sahmc.models.positions import View, check_starts, finite_starts, labels, split, starting_positions
+from sahmc.results.findings import examine
+from sahmc.results.result import Result
+from sahmc.run.checkpoint import identity, keep_run, recorded
+from sahmc.run.journal import Journal
+from sahmc.run.live import Source
+from sahmc.run.loop import RunState, Schedule, chunk_capacity, total_energy
+from sahmc.run.plan import Plan, make_plan
+from sahmc.run.progress import Progress, progress
+from sahmc.run.round_trips import init_round_trips
+from sahmc.run.stage import Outcome, Runner
+from sahmc.run.stage import Path as ThetaPath
+from sahmc.run.step_size import init_step_size
+from sahmc.tilt.gain import Gain
+from sahmc.tilt.importance import log_normalise
+from sahmc.tilt.partition import EnergyPartition, TemperatureLadder
+from sahmc.tilt.target import TiltedTarget, energy_program, keep_program
+from sahmc.tilt.tilts import NoTilt, TemperedTilt, Tilt
+from sahmc.warmup.pilot import come_down
+from sahmc.warmup.tempered import Bench
+from sahmc.warmup.warmup import Ready, warm_up
 
 RETRIES = 20
 """Times that a model is asked for a start with a finite log density."""

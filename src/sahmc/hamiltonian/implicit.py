@@ -10,12 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from sahmc.hamiltonian.integrator import Flow, Integrator
+from sahmc._support.pytree import strategy
+from sahmc._support.validate import require, require_count
+from sahmc.hamiltonian.integrators import Flow, Integrator
 from sahmc.hamiltonian.riemannian import PointKinetic, PositionMetric
-from sahmc.pytree import strategy
-from sahmc.target import ChainState, TiltedTarget
-from sahmc.tilt import Energy, Level
-from sahmc.validate import require, require_count
+from sahmc.tilt.target import ChainState, TiltedTarget
+from sahmc.tilt.tilts import Energy, Level
 
 Vector = Float[Array, " dim"]
 BACK = 10.0

@@ -12,11 +12,11 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from sahmc.hamiltonian.metric import Kinetic, Metric
-from sahmc.program import trace
-from sahmc.pytree import static, strategy
-from sahmc.target import TiltedTarget
-from sahmc.validate import require
+from sahmc._support.pytree import static, strategy
+from sahmc._support.traced import trace
+from sahmc._support.validate import require
+from sahmc.hamiltonian.metrics import Kinetic, Metric
+from sahmc.tilt.target import TiltedTarget
 
 Vector = Float[Array, " dim"]
 Matrix = Float[Array, "dim dim"]

@@ -12,12 +12,12 @@ import numpy as np
 from jax.scipy.special import ndtr
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from sahmc.decision import DIVERGENCE, decide, is_diverging, log_accept_ratio
-from sahmc.hamiltonian.integrator import Flow
+from sahmc._support.validate import require
+from sahmc.hamiltonian.integrators import Flow
 from sahmc.hamiltonian.spread import Spread
-from sahmc.target import ChainState, TiltedTarget
-from sahmc.tilt import Energy, Level
-from sahmc.validate import require
+from sahmc.kernels.decision import DIVERGENCE, decide, is_diverging, log_accept_ratio
+from sahmc.tilt.target import ChainState, TiltedTarget
+from sahmc.tilt.tilts import Energy, Level
 
 
 class TransitionInfo(NamedTuple):

@@ -9,12 +9,12 @@ import jax
 import numpy as np
 from jaxtyping import Array, Key
 
-from sahmc.hamiltonian.integrator import Leapfrog
+from sahmc._support.pytree import static, strategy
+from sahmc._support.validate import require, require_count
+from sahmc.hamiltonian.integrators import Leapfrog
 from sahmc.kernels.base import TransitionInfo, conclude, draw_noise
 from sahmc.kernels.mechanical import Mechanical
-from sahmc.pytree import static, strategy
-from sahmc.target import ChainState, TiltedTarget
-from sahmc.validate import require, require_count
+from sahmc.tilt.target import ChainState, TiltedTarget
 
 
 @strategy

@@ -8,12 +8,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key
 
-from sahmc.decision import decide
+from sahmc._support.pytree import strategy
 from sahmc.hamiltonian.spread import Spread
 from sahmc.kernels.base import Kernel, TransitionInfo, draw_noise
-from sahmc.modes import Modes
-from sahmc.pytree import strategy
-from sahmc.target import ChainState, TiltedTarget
+from sahmc.kernels.decision import decide
+from sahmc.landscape.modes import Modes
+from sahmc.tilt.target import ChainState, TiltedTarget
 
 SHARE = 1 / 3
 """Of moves that are jumps, once two modes are known."""

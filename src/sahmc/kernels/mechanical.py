@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 
 import jax.numpy as jnp
 
-from sahmc.hamiltonian.integrator import INTEGRATORS, Flow, Splitting
-from sahmc.hamiltonian.metric import METRICS, ConstantMetric, Metric
+from sahmc._support.validate import require_known
+from sahmc.hamiltonian.integrators import INTEGRATORS, Flow, Splitting
+from sahmc.hamiltonian.metrics import METRICS, ConstantMetric, Metric
 from sahmc.hamiltonian.spread import Spread
 from sahmc.kernels.base import Kernel, require_step_size
-from sahmc.target import TiltedTarget
-from sahmc.tilt import Energy, Level
-from sahmc.validate import require_known
+from sahmc.tilt.target import TiltedTarget
+from sahmc.tilt.tilts import Energy, Level
 
 
 class Mechanical(Kernel):

@@ -8,15 +8,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 
-from sahmc.decision import DIVERGENCE
-from sahmc.hamiltonian.integrator import Leapfrog
-from sahmc.hamiltonian.metric import ConstantMetric
+from sahmc._support.pytree import static, strategy
+from sahmc._support.validate import require, require_count
+from sahmc.hamiltonian.integrators import Leapfrog
+from sahmc.hamiltonian.metrics import ConstantMetric
 from sahmc.kernels.base import TransitionInfo, draw_noise
+from sahmc.kernels.decision import DIVERGENCE
 from sahmc.kernels.mechanical import Mechanical
-from sahmc.pytree import static, strategy
-from sahmc.target import ChainState, TiltedTarget
-from sahmc.tilt import Energy
-from sahmc.validate import require, require_count
+from sahmc.tilt.target import ChainState, TiltedTarget
+from sahmc.tilt.tilts import Energy
 
 Vector = Float[Array, " dim"]
 

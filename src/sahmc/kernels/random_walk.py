@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 from jaxtyping import Array, Key
 
+from sahmc._support.pytree import strategy
 from sahmc.hamiltonian.spread import Spread
 from sahmc.kernels.base import Kernel, TransitionInfo, conclude, draw_noise, require_step_size
-from sahmc.pytree import strategy
-from sahmc.target import ChainState, TiltedTarget
+from sahmc.tilt.target import ChainState, TiltedTarget
 
 
 @strategy

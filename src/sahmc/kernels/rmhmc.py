@@ -6,12 +6,12 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from sahmc._support.pytree import strategy
+from sahmc._support.validate import require
 from sahmc.hamiltonian.implicit import GeneralisedLeapfrog
 from sahmc.hamiltonian.riemannian import MetricFunction, PositionMetric, SoftAbs
 from sahmc.kernels.base import require_step_size
 from sahmc.kernels.hmc import HMC
-from sahmc.pytree import strategy
-from sahmc.validate import require
 
 
 @strategy

@@ -15,16 +15,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from sahmc._support.validate import require
 from sahmc.algorithm import init, sahmc_step
-from sahmc.gain import Gain
-from sahmc.importance import weighted_ess
 from sahmc.kernels import HMC, NUTS
 from sahmc.paper import methods
-from sahmc.result import Result
-from sahmc.step_size import init_step_size, update_step_size
-from sahmc.target import TiltedTarget
-from sahmc.tilt import NoTilt, Tilt
-from sahmc.validate import require
+from sahmc.results.result import Result
+from sahmc.run.step_size import init_step_size, update_step_size
+from sahmc.tilt.gain import Gain
+from sahmc.tilt.importance import weighted_ess
+from sahmc.tilt.target import TiltedTarget
+from sahmc.tilt.tilts import NoTilt, Tilt
 
 CHUNK, NUTS_CHUNK = 1000, 56
 """Iterations between two looks at the host."""

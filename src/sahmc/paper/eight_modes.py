@@ -10,9 +10,9 @@ import numpy as np
 from sahmc.paper import methods
 from sahmc.paper.experiment import Book, Experiment, ratio
 from sahmc.paper.stan import MISSING, has_stan, sample_mixture
-from sahmc.partition import EnergyPartition
 from sahmc.testing.targets import Target, eight_modes
 from sahmc.testing.targets.paper import eight_centres
+from sahmc.tilt.partition import EnergyPartition
 
 EDGES = (10.0, 5.0)
 """As printed, and the one with which the printed HMC rows come out."""

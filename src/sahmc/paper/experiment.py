@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from sahmc import __version__
-from sahmc.journal import write_whole
+from sahmc._version import __version__
 from sahmc.paper import find
+from sahmc.run.journal import write_whole
 
 QUICK_SEEDS = 3
 

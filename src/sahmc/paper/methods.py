@@ -9,12 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sahmc.importance import autocovariance, weighted_ess
 from sahmc.kernels import HMC, NUTS
-from sahmc.partition import EnergyPartition
-from sahmc.result import Result
+from sahmc.results.result import Result
 from sahmc.sampling import sample
 from sahmc.testing.targets import Target
+from sahmc.tilt.importance import autocovariance, weighted_ess
+from sahmc.tilt.partition import EnergyPartition
 
 GRADIENTS = 320
 """Of one iteration of the default: 32 chains, four moves of two and a half steps in the mean."""

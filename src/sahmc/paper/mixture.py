@@ -10,17 +10,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from sahmc.algorithm import init, sahmc_step
-from sahmc.gain import Gain
 from sahmc.kernels import HMC
 from sahmc.kernels.base import draw_noise
 from sahmc.paper import methods
 from sahmc.paper.experiment import Book, Experiment, ratio
 from sahmc.paper.stan import MISSING, has_stan, sample_mixture
-from sahmc.partition import EnergyPartition
-from sahmc.target import TiltedTarget
 from sahmc.testing.targets import Target, mixture
 from sahmc.testing.targets.paper import CORRELATIONS, mixture_centres
-from sahmc.tilt import NoTilt, StepTilt, Tilt
+from sahmc.tilt.gain import Gain
+from sahmc.tilt.partition import EnergyPartition
+from sahmc.tilt.target import TiltedTarget
+from sahmc.tilt.tilts import NoTilt, StepTilt, Tilt
 
 SETS = {"set 1": (-6.0, 4.0), "set 2": (-8.0, 6.0)}
 EPSILON, LENGTH, T0 = 0.3, 20, 5000

@@ -26,7 +26,7 @@ from sahmc.paper.networks import (
     score_row,
     trace_figure,
 )
-from sahmc.partition import EnergyPartition
+from sahmc.tilt.partition import EnergyPartition
 
 N, HIDDEN, PRIOR, NOISE, REACH = 300, 10, 5.0, 1.0, 3.0
 EDGES = (460.0, 560.0, 2.0)

@@ -10,8 +10,8 @@ import numpy as np
 
 from sahmc.paper.batch import default_on_each, join, measure, nuts_iterations, run_batch, run_nuts
 from sahmc.paper.experiment import Book, ratio
-from sahmc.partition import EnergyPartition
-from sahmc.tilt import StepTilt
+from sahmc.tilt.partition import EnergyPartition
+from sahmc.tilt.tilts import StepTilt
 
 EPSILON, LENGTH, T0 = 0.005, 25, 1000
 ITERATIONS, BURN, THIN, QUICK = 55_000, 5_000, 10, 11

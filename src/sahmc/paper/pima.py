@@ -15,12 +15,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sahmc.model import Model
+from sahmc.models.model import Model
 from sahmc.paper.batch import with_data
 from sahmc.paper.experiment import Book, Experiment
 from sahmc.paper.networks import default_block, networks, printed_batch, score_columns, score_row, trace_figure
 from sahmc.paper.pima_data import PimaData, load_pima
-from sahmc.partition import EnergyPartition
+from sahmc.tilt.partition import EnergyPartition
 
 HIDDEN, PRIOR, NARROW, TRAINING = 25, 5.0, 1.0, 0.9
 APART, TIMES = "our default, prior apart", 3

@@ -17,8 +17,8 @@ from sahmc.hamiltonian.riemannian import SoftAbs, fisher_metric
 from sahmc.kernels import HMC, RMHMC
 from sahmc.paper import methods
 from sahmc.paper.experiment import Book, Experiment
-from sahmc.partition import EnergyPartition
 from sahmc.testing.targets import mixture
+from sahmc.tilt.partition import EnergyPartition
 
 DRAWS, QUICK, LENGTH = 500, 10, (1, 6)
 CASES: dict[str, tuple[str, ...]] = {

@@ -8,9 +8,9 @@ import numpy as np
 
 from sahmc.paper import methods
 from sahmc.paper.experiment import Book, Experiment
-from sahmc.partition import EnergyPartition
-from sahmc.result import Result
+from sahmc.results.result import Result
 from sahmc.testing.targets import Target, sensor_network
+from sahmc.tilt.partition import EnergyPartition
 
 EPSILON, LENGTH, T0 = 0.02, 3, 5000
 FIRST, COUNT = -4.0, 19

@@ -13,8 +13,8 @@ import numpy as np
 
 from sahmc.paper import methods
 from sahmc.paper.experiment import Book, Experiment
-from sahmc.partition import EnergyPartition
 from sahmc.testing.targets import Target, eight_modes, mixture, sensor_network
+from sahmc.tilt.partition import EnergyPartition
 
 ITERATIONS, BURN, QUICK = 500_000, 100_000, 20
 QUICK_CASES = ("mixture set 2", "eight modes, d = 11, edge 5")

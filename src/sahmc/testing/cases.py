@@ -8,10 +8,10 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from sahmc.model import Model
-from sahmc.partition import EnergyPartition, TemperatureLadder
-from sahmc.target import TiltedTarget
-from sahmc.tilt import LinearTilt, NoTilt, StepTilt, TemperedTilt, Tilt
+from sahmc.models.model import Model
+from sahmc.tilt.partition import EnergyPartition, TemperatureLadder
+from sahmc.tilt.target import TiltedTarget
+from sahmc.tilt.tilts import LinearTilt, NoTilt, StepTilt, TemperedTilt, Tilt
 
 LOW, HIGH = (-9.0, -9.0), (9.0, 9.0)
 """Bounds outside which the target has no mass to speak of, whatever the tilt."""

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import stats
 
 from sahmc.kernels.base import Kernel
-from sahmc.target import TiltedTarget
+from sahmc.tilt.target import TiltedTarget
 
 
 def grid_sampler(

@@ -9,13 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from sahmc._support.validate import require_known
 from sahmc.hamiltonian.spread import Spread
 from sahmc.kernels.base import Kernel
-from sahmc.target import ChainState, TiltedTarget
 from sahmc.testing.cases import CASES, HIGH, LOW, frozen_target
 from sahmc.testing.invariance import check_invariance, grid_sampler
-from sahmc.tilt import NoTilt
-from sahmc.validate import require_known
+from sahmc.tilt.target import ChainState, TiltedTarget
+from sahmc.tilt.tilts import NoTilt
 
 FOUR_SIGMA = 6.3e-5
 STEP_SIZE = 0.4

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sahmc.model import Model
+from sahmc.models.model import Model
 from sahmc.testing.targets.target import Target
 
 

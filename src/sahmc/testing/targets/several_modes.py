@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
+from sahmc._support.validate import require_known
 from sahmc.testing.targets.target import Target
-from sahmc.validate import require_known
 
 
 def two_widths(

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sahmc.model import Model
-from sahmc.result import Result
+from sahmc.models.model import Model
+from sahmc.results.result import Result
 
 
 def _one_mode(position: Any) -> jax.Array:

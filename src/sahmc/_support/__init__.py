@@ -1,0 +1,1 @@
+"""What every room uses and nobody else should import: checks, pytrees, traced functions, tables."""

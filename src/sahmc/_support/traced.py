@@ -1,0 +1,114 @@
+"""The user's function, traced once and then only ever run as the program it stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from functools import lru_cache
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend import core
+
+from sahmc._support.pytree import static, strategy
+
+
+@strategy
+class Program:
+    """A function of one array as a closed program: its constants are data, its steps are static.
+
+    Two programs with the same steps are the same object to ``jit``, so a second run of the same model, or of the
+    same model on other data, compiles nothing; and since every run traces the function anew, data changed between runs
+    are seen.
+    """
+
+    consts: list[Any]
+    steps: _Steps = static()
+    returns: Any = static()
+
+    def __call__(self, position: jax.Array) -> Any:
+        leaves = core.jaxpr_as_fun(core.ClosedJaxpr(self.steps.jaxpr, self.consts))(position)
+        return jax.tree.unflatten(self.returns, leaves)
+
+
+def trace(fn: Callable[[jax.Array], Any], example: jax.Array) -> Program:
+    """Call ``fn`` once, on a stand-in for ``example``."""
+    closed, shape = jax.make_jaxpr(fn, return_shape=True)(example)
+    consts = [jax.numpy.asarray(c) for c in closed.consts]
+    return Program(consts, _interned(_Steps(closed.jaxpr)), jax.tree.structure(shape))
+
+
+class _Steps:
+    """A jaxpr that equals another if it does the same thing."""
+
+    def __init__(self, jaxpr: core.Jaxpr):
+        self.jaxpr = jaxpr
+        self.key = _describe(jaxpr)
+        self.hash = hash(self.key)
+
+    def __repr__(self) -> str:
+        return str(self.jaxpr)
+
+    def __hash__(self) -> int:
+        return self.hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, _Steps) and self.hash == other.hash and self.key == other.key)
+
+
+@lru_cache(maxsize=64)
+def _interned(steps: _Steps) -> _Steps:
+    return steps
+
+
+def _describe(jaxpr: core.Jaxpr) -> Hashable:
+    """Every equation with its parameters, variables numbered in order of appearance."""
+    number: dict[Any, int] = {}
+
+    def name(atom: Any) -> Hashable:
+        if isinstance(atom, core.Literal):
+            return str(atom.aval), np.asarray(atom.val).tobytes()
+        return number.setdefault(atom, len(number)), str(atom.aval)
+
+    rows = [tuple(map(name, jaxpr.constvars)), tuple(map(name, jaxpr.invars))]
+    for eqn in jaxpr.eqns:
+        params = tuple(sorted((k, _describe_param(v)) for k, v in eqn.params.items() if k != "name"))
+        rows.append((eqn.primitive, tuple(map(name, eqn.invars)), params, tuple(map(name, eqn.outvars))))
+    return (*rows, tuple(map(name, jaxpr.outvars)))
+
+
+def _describe_param(value: Any) -> Hashable:
+    if isinstance(value, core.ClosedJaxpr):
+        return _describe(value.jaxpr), tuple(map(_describe_param, value.consts))
+    if isinstance(value, core.Jaxpr):
+        return _describe(value)
+    if isinstance(value, (tuple, list)):
+        return tuple(map(_describe_param, value))
+    try:
+        hash(value)
+    except TypeError:
+        return _Unlike(value)
+    return _Kept(value)
+
+
+class _Kept:
+    """A parameter compared by its own equality, of the same type (1, 1.0 and True are three)."""
+
+    def __init__(self, value: Any):
+        self.value = value
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Kept) and type(self.value) is type(other.value) and bool(self.value == other.value)
+
+
+class _Unlike(_Kept):
+    """A parameter that cannot be compared: equal to itself alone, so its program is never shared."""
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Unlike) and self.value is other.value

@@ -1,0 +1,303 @@
+"""The command line. Heavy imports wait until a command needs them, so that --help answers at once."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sahmc._version import __version__
+from sahmc.paper import NAMES
+
+if TYPE_CHECKING:
+    from sahmc.results.result import Result
+
+GOOD, DOUBTFUL, WRONG, INTERRUPTED = 0, 1, 2, 130
+CODES = "Exit status: 0 good, 1 the run has findings of severity error, 2 bad usage, 130 interrupted."
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = parser().parse_args(argv)
+    if arguments.command is None:
+        parser().print_help()
+        return WRONG
+    try:
+        return int(arguments.run(arguments))
+    except (ValueError, OSError) as error:
+        if arguments.debug:
+            raise
+        print(f"sahmc: {error}", file=sys.stderr)
+        return WRONG
+    except KeyboardInterrupt:
+        if arguments.debug:
+            raise
+        print("sahmc: interrupted before there were draws", file=sys.stderr)
+        return INTERRUPTED
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        prog="sahmc",
+        description="Draws from posteriors with many modes: Stochastic Approximation Hamiltonian Monte Carlo.\n\n"
+        "  sahmc init model.py                    write an example model, with comments\n"
+        "  sahmc sample model.py --out run.nc     draw from it\n"
+        "  sahmc report run.nc                    look at what came out, in a browser",
+        epilog=CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--version", action="version", version=f"sahmc {__version__}")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+
+    def command(name: str, run: Callable[[Any], int], help: str, description: str) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=help, description=description, epilog=CODES)
+        made.add_argument("--debug", action="store_true", help="show where in the code an error comes from")
+        made.set_defaults(run=run)
+        return made
+
+    make = command(
+        "init",
+        _init,
+        "write an example model, with comments",
+        "Write a model file to start from. `sahmc sample` runs it as it is.",
+    )
+    make.add_argument("file", type=Path, nargs="?", default=Path("model.py"), help="the file (default: %(default)s)")
+
+    sample = command(
+        "sample",
+        _sample,
+        "draw from a model in a file",
+        "Draw from the log density or model in a Python file, or from a Stan program, print a summary and findings, "
+        "and save the result.",
+    )
+    sample.add_argument(
+        "model",
+        metavar="FILE.py[:NAME]",
+        help="a file with a function log_density or a model, or NAME in it; FILE.stan",
+    )
+    sample.add_argument("--data", metavar="FILE.json", help="the data of a Stan program")
+    sample.add_argument("--init", metavar="X,X,..|NAME", help="where chains start (default: init in the file)")
+    sample.add_argument(
+        "--draws", type=int, default=1000, metavar="N", help="draws of each chain (default: %(default)s)"
+    )
+    sample.add_argument("--tune", type=int, default=1000, metavar="N", help="warm-up iterations (default: %(default)s)")
+    sample.add_argument("--chains", type=int, default=32, metavar="N", help="chains (default: %(default)s)")
+    sample.add_argument("--thin", type=int, default=1, metavar="N", help="keep every N-th draw (default: %(default)s)")
+    sample.add_argument("--seed", type=int, metavar="N", help="random seed (default: made up, and recorded)")
+    sample.add_argument("--kernel", default="hmc", help="hmc, nuts, rmhmc or random_walk (default: %(default)s)")
+    sample.add_argument("--tilt", default="tempered", help="tempered, linear, step or none (default: %(default)s)")
+    sample.add_argument("--target-accept", type=float, default=0.8, metavar="P", help="(default: %(default)s)")
+    sample.add_argument("--x64", action="store_true", help="compute in double precision")
+    sample.add_argument(
+        "--checkpoint", type=Path, metavar="FOLDER", help="keep the run there, to resume it after a crash"
+    )
+    _output(sample)
+
+    resume = command(
+        "resume",
+        _resume,
+        "go on with a run that was killed or interrupted",
+        "Go on with the run in a checkpoint folder, to the same bits as if it had never stopped.",
+    )
+    resume.add_argument("checkpoint", type=Path, metavar="FOLDER", help="what --checkpoint of `sahmc sample` named")
+    _output(resume)
+
+    summary = command("summary", _summary, "print the summary of a run", "Print the table, the modes and the findings.")
+    summary.add_argument("run_file", type=Path, metavar="RUN", help="what --out of `sahmc sample` named")
+
+    report = command(
+        "report", _report, "write a page about a run", "Write one HTML page with findings, summary, modes and plots."
+    )
+    report.add_argument("run_file", type=Path, metavar="RUN", help="what --out of `sahmc sample` named")
+    report.add_argument("--out", type=Path, metavar="PAGE", help="the page (default: RUN with the ending .html)")
+
+    plot = command("plot", _plot, "draw the overview of a run", "Draw six plots of a run on one sheet.")
+    plot.add_argument("run_file", type=Path, metavar="RUN", help="what --out of `sahmc sample` named")
+    plot.add_argument("--out", type=Path, metavar="PNG", help="the picture (default: RUN with the ending .png)")
+
+    demo = command(
+        "demo",
+        _demo,
+        "three modes from one: SAHMC beside plain HMC",
+        "Sample the paper's three-mode mixture with default settings, every chain started in one mode, and plain HMC "
+        "with as many gradients; print the mode masses beside the truth and draw a picture.",
+    )
+    demo.add_argument("--out", type=Path, default=Path("demo.png"), help="the picture (default: %(default)s)")
+    demo.add_argument("--seed", type=int, default=0, help="random seed (default: %(default)s)")
+
+    paper = command(
+        "paper",
+        _paper,
+        "reproduce a table or figure of the paper",
+        "Run an experiment of the paper and write its table, with the published numbers beside ours, and its pictures. "
+        "What is computed is remembered in the folder, so that an interrupted run goes on. Experiments: "
+        + "; ".join(f"{name}, {title}" for name, title in NAMES.items())
+        + ".",
+    )
+    paper.add_argument("action", choices=("list", "run", "all"), help="list the experiments, run one, or run all")
+    paper.add_argument("name", nargs="?", choices=tuple(NAMES), metavar="NAME", help="which one to run")
+    paper.add_argument("--quick", action="store_true", help="a small version, in minutes")
+    paper.add_argument("--seeds", type=int, metavar="N", help="runs (default: as many as the paper made; quick: 3)")
+    paper.add_argument(
+        "--data", type=Path, metavar="FILE", help="the Pima data, CSV or ARFF (default: cache or OpenML)"
+    )
+    paper.add_argument("--out", type=Path, metavar="FOLDER", default=Path("out/paper"), help="(default: %(default)s)")
+
+    complete = command(
+        "completion",
+        _completion,
+        "print a script for shell completion",
+        "Print a script that completes sahmc's commands: sahmc completion bash >> ~/.bashrc",
+    )
+    complete.add_argument("shell", choices=("bash", "zsh", "tcsh"))
+    return top
+
+
+def _output(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--out", type=Path, metavar="RUN", help="save the result: run.nc, or run.zarr")
+    command.add_argument("--overwrite", action="store_true", help="write over --out if it exists")
+    command.add_argument("--quiet", action="store_true", help="no progress bars")
+
+
+def _init(args: Any) -> int:
+    from sahmc.cli.model_file import EXAMPLE
+
+    with args.file.open("x") as file:
+        file.write(EXAMPLE.format(name=args.file.name))
+    print(f"Wrote {args.file}. Next: sahmc sample {args.file} --out run.nc")
+    return GOOD
+
+
+def _sample(args: Any) -> int:
+    _check_output(args)
+    import jax
+
+    from sahmc.cli.model_file import load_model
+    from sahmc.sampling import sample
+
+    if args.x64:
+        jax.config.update("jax_enable_x64", True)
+    loaded = load_model(args.model, args.init, args.data)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the summary has the findings
+        result = sample(
+            loaded.model,
+            loaded.init,
+            draws=args.draws,
+            tune=args.tune,
+            chains=args.chains,
+            thin=args.thin,
+            random_seed=args.seed,
+            kernel=args.kernel,
+            tilt=args.tilt,
+            target_accept=args.target_accept,
+            checkpoint=args.checkpoint,
+            progressbar=not args.quiet,
+        )
+    return _finish(result, args)
+
+
+def _resume(args: Any) -> int:
+    _check_output(args)
+    from sahmc.run.checkpoint import resume
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        result = resume(args.checkpoint, progressbar=not args.quiet)
+    return _finish(result, args)
+
+
+def _check_output(args: Any) -> None:
+    """Before the work, not after it."""
+    from sahmc.results.files import check_target
+
+    if args.out is not None:
+        check_target(args.out, args.overwrite)
+
+
+def _finish(result: Result, args: Any) -> int:
+    if args.out is not None:
+        result.save(args.out, overwrite=args.overwrite)
+    code = _print(result)
+    if args.out is not None:
+        print(f"\nSaved {args.out}. Next: sahmc report {args.out}")
+    return code
+
+
+def _print(result: Result) -> int:
+    """The summary, and the exit status that goes with it."""
+    print(result.summary())
+    if result.sightings is not None and len(result.sightings.energy) > 1:
+        print(f"\nModes:\n{result.modes()}")
+    return DOUBTFUL if any(finding.severity == "error" for finding in result.findings) else GOOD
+
+
+def _summary(args: Any) -> int:
+    from sahmc.results.files import load
+
+    return _print(load(args.run_file))
+
+
+def _report(args: Any) -> int:
+    from sahmc.plots.report import write_report
+    from sahmc.results.files import load
+
+    out = args.out or args.run_file.with_suffix(".html")
+    write_report(load(args.run_file), out)
+    print(f"Wrote {out}")
+    return GOOD
+
+
+def _plot(args: Any) -> int:
+    from sahmc.plots.figures import plot_overview, save_figure
+    from sahmc.results.files import load
+
+    out = args.out or args.run_file.with_suffix(".png")
+    save_figure(plot_overview(load(args.run_file)), out)
+    print(f"Wrote {out}")
+    return GOOD
+
+
+def _demo(args: Any) -> int:
+    from sahmc.cli.demo import run_demo
+
+    run_demo(args.out, args.seed)
+    return GOOD
+
+
+def _paper(args: Any) -> int:
+    from sahmc._support.validate import require, require_count
+    from sahmc.paper.experiment import run_experiment
+    from sahmc.paper.pima_data import NoDataError
+
+    if args.action == "list":
+        print("\n".join(f"{name:<12} {title}" for name, title in NAMES.items()))
+        return GOOD
+    named = (args.name is not None) == (args.action == "run")
+    require(named, "run takes the name of an experiment, and all takes none", args.name, "try: sahmc paper list")
+    if args.seeds is not None:
+        require_count(args.seeds, "--seeds")
+    everything = args.action == "all"
+    for name in NAMES if everything else [args.name]:
+        try:
+            run_experiment(name, args.out / name, quick=args.quick, seeds=args.seeds, data=args.data)
+        except NoDataError as error:
+            if not everything:
+                raise ValueError(str(error)) from error
+            print(f"  {name} left out: {error}")
+    return GOOD
+
+
+def _completion(args: Any) -> int:
+    try:
+        import shtab
+    except ImportError as error:
+        raise ValueError("shell completion needs shtab; install it with: pip install 'sahmc[cli]'") from error
+    print(shtab.complete(parser(), args.shell))
+    return GOOD
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,214 @@
+"""Mass matrices: K(y) = y' M^-1 y / 2, up to a constant.
+
+A constant metric holds M^-1, which is an estimate of the covariance of the position.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from sahmc._support.pytree import strategy
+from sahmc._support.validate import require
+from sahmc.hamiltonian.spread import Spread
+
+Vector = Float[Array, " dim"]
+RANK = 8
+"""Directions of a low-rank metric that is estimated."""
+
+
+class Kinetic(ABC):
+    """The kinetic energy at one position."""
+
+    @abstractmethod
+    def momentum(self, noise: Vector) -> Vector:
+        """y ~ N(0, M), made of noise ~ N(0, I)."""
+
+    @abstractmethod
+    def velocity(self, momentum: Vector) -> Vector:
+        """M^-1 y."""
+
+    def kinetic_energy(self, momentum: Vector) -> Float[Array, ""]:
+        return 0.5 * jnp.sum(momentum * self.velocity(momentum))
+
+
+class Metric(ABC):
+    """What a kernel holds: a kinetic energy for every position."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def at(self, target: Any, position: Vector) -> Kinetic:
+        """The kinetic energy at a position."""
+
+    def check_dim(self, dim: int) -> None:  # noqa: B027
+        """Raise unless this metric fits positions of this dimension."""
+
+
+class ConstantMetric(Metric, Kinetic):
+    """The same everywhere."""
+
+    @classmethod
+    @abstractmethod
+    def fit(cls, spread: Spread) -> ConstantMetric:
+        """The metric for draws that spread like this."""
+
+    def at(self, target: Any, position: Vector) -> Kinetic:
+        return self
+
+
+@strategy
+class UnitMetric(ConstantMetric):
+    """M = I."""
+
+    name: ClassVar[str] = "unit"
+
+    @classmethod
+    def fit(cls, spread: Spread) -> UnitMetric:
+        return cls()
+
+    def momentum(self, noise: Vector) -> Vector:
+        return noise
+
+    def velocity(self, momentum: Vector) -> Vector:
+        return momentum
+
+
+@strategy
+class DiagonalMetric(ConstantMetric):
+    """M^-1 = diag(inverse_mass)."""
+
+    inverse_mass: Any
+    name: ClassVar[str] = "diagonal"
+
+    def __post_init__(self) -> None:
+        values = np.asarray(self.inverse_mass, dtype=float)
+        require(
+            values.ndim == 1 and np.all(np.isfinite(values)) and np.all(values > 0),
+            "a diagonal metric needs a vector of positive variances",
+            values.tolist(),
+            "pass the variances of the position, or metric='diagonal' to have them estimated",
+        )
+        object.__setattr__(self, "inverse_mass", jnp.asarray(values))
+
+    @classmethod
+    def fit(cls, spread: Spread) -> DiagonalMetric:
+        return cls(spread.variance())
+
+    def check_dim(self, dim: int) -> None:
+        _check_dim(self.inverse_mass, dim)
+
+    def momentum(self, noise: Vector) -> Vector:
+        return noise / jnp.sqrt(jnp.asarray(self.inverse_mass, noise.dtype))
+
+    def velocity(self, momentum: Vector) -> Vector:
+        return jnp.asarray(self.inverse_mass, momentum.dtype) * momentum
+
+
+@strategy
+class DenseMetric(ConstantMetric):
+    """M^-1 = inverse_mass, any symmetric positive definite matrix."""
+
+    inverse_mass: Any
+    name: ClassVar[str] = "dense"
+
+    def __post_init__(self) -> None:
+        values = np.asarray(self.inverse_mass, dtype=float)
+        square = values.ndim == 2 and values.shape[0] == values.shape[1] and bool(np.all(np.isfinite(values)))
+        smallest = np.linalg.eigvalsh(values).min() if square and np.allclose(values, values.T) else -np.inf
+        require(
+            smallest > 0,
+            "a dense metric needs a symmetric positive definite matrix",
+            values.tolist() if values.size <= 16 else f"shape {values.shape}, smallest eigenvalue {smallest:.3g}",
+            "pass a covariance of the position, a little added to its diagonal, or metric='dense' to have it estimated",
+        )
+        object.__setattr__(self, "inverse_mass", jnp.asarray(values))
+
+    @classmethod
+    def fit(cls, spread: Spread) -> DenseMetric:
+        return cls(spread.covariance())
+
+    def check_dim(self, dim: int) -> None:
+        _check_dim(self.inverse_mass, dim)
+
+    def momentum(self, noise: Vector) -> Vector:
+        """y = L'^-1 z with M^-1 = L L', so that y has covariance (L L')^-1 = M."""
+        lower = jnp.linalg.cholesky(jnp.asarray(self.inverse_mass, noise.dtype))
+        return jax.scipy.linalg.solve_triangular(lower, noise, lower=True, trans="T")
+
+    def velocity(self, momentum: Vector) -> Vector:
+        return jnp.asarray(self.inverse_mass, momentum.dtype) @ momentum
+
+
+@strategy
+class LowRankMetric(ConstantMetric):
+    """M^-1 = S (I + V (diag(values) - I) V') S, S = diag(scale), V of few orthonormal columns.
+
+    Variances of the coordinates, and of a few directions that run across them: costs d times their number, where a
+    dense metric costs d squared. Columns of zeros with the value 1 add nothing.
+    """
+
+    scale: Any
+    vectors: Any
+    values: Any
+    name: ClassVar[str] = "low_rank"
+
+    def __post_init__(self) -> None:
+        scale, vectors, values = (np.asarray(part, float) for part in (self.scale, self.vectors, self.values))
+        shapes = scale.shape, vectors.shape, values.shape
+        fit = scale.ndim == 1 and values.ndim == 1 and vectors.shape == scale.shape + values.shape
+        positive = fit and all(np.isfinite(part).all() and (part > 0).all() for part in (scale, values))
+        require(
+            positive,
+            "a low-rank metric needs positive scales (dim,) and values (rank,), and vectors (dim, rank)",
+            f"shapes {shapes}" if not fit else "a scale or value that is not positive",
+            "pass these three, or metric='low_rank' to have them estimated",
+        )
+        gram = vectors.T @ vectors
+        require(
+            np.allclose(gram, np.diag(np.diag(gram)), atol=1e-5)
+            and np.all(np.isclose(np.diag(gram), 1, atol=1e-5) | (np.isclose(np.diag(gram), 0) & (values == 1))),
+            "the vectors of a low-rank metric must be orthonormal, or zero with the value 1",
+            f"products {np.round(gram, 3).tolist() if gram.size <= 16 else 'of other vectors'}",
+            "take those of a singular value decomposition",
+        )
+        for name, part in (("scale", scale), ("vectors", vectors), ("values", values)):
+            object.__setattr__(self, name, jnp.asarray(part))
+
+    @classmethod
+    def fit(cls, spread: Spread) -> LowRankMetric:
+        vectors, values, rest = spread.directions(min(RANK, spread.rows.shape[1]))
+        return cls(np.sqrt(spread.variance() * rest), vectors, values / rest)
+
+    def check_dim(self, dim: int) -> None:
+        _check_dim(self.scale, dim)
+
+    def _stretched(self, vector: Vector, by: Any) -> Vector:
+        """(I + V (diag(by) - I) V') vector."""
+        columns = jnp.asarray(self.vectors, vector.dtype)
+        return vector + columns @ (jnp.asarray(by - 1.0, vector.dtype) * (columns.T @ vector))
+
+    def momentum(self, noise: Vector) -> Vector:
+        return self._stretched(noise, self.values**-0.5) / jnp.asarray(self.scale, noise.dtype)
+
+    def velocity(self, momentum: Vector) -> Vector:
+        scale = jnp.asarray(self.scale, momentum.dtype)
+        return scale * self._stretched(scale * momentum, self.values)
+
+
+def _check_dim(inverse_mass: Any, dim: int) -> None:
+    shape = np.shape(inverse_mass)
+    require(
+        shape[0] == dim,
+        f"the metric must fit a position of dimension {dim}",
+        f"an inverse mass of shape {shape}",
+        f"pass one of size {dim}, or name the metric to have it estimated",
+    )
+
+
+METRICS: dict[str, type[ConstantMetric]] = {m.name: m for m in (UnitMetric, DiagonalMetric, DenseMetric, LowRankMetric)}

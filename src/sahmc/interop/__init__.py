@@ -1,0 +1,1 @@
+"""SAHMC behind other libraries' front doors."""

@@ -1,0 +1,118 @@
+"""One iteration of SAHMC in the shape of a BlackJAX algorithm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from sahmc._support.validate import is_number, require, require_function
+from sahmc.algorithm import SAHMCState, init, sahmc_step
+from sahmc.hamiltonian.metrics import DenseMetric, DiagonalMetric, UnitMetric
+from sahmc.kernels import HMC
+from sahmc.tilt.gain import Gain
+from sahmc.tilt.target import TiltedTarget
+from sahmc.tilt.theta import desired_frequencies
+from sahmc.tilt.tilts import Tilt
+
+
+class SamplingAlgorithm(NamedTuple):
+    """As BlackJAX has it, so that ``blackjax.util.run_inference_algorithm`` takes it."""
+
+    init: Callable[..., Any]
+    step: Callable[..., Any]
+
+
+class BlackJAXState(NamedTuple):
+    """``log_weight`` gives the posterior back; ``theta`` is that in force, ``t`` counts iterations."""
+
+    position: Any
+    logdensity: Any
+    log_weight: Any
+    theta: Any
+    t: Any
+    sahmc: SAHMCState
+
+
+class BlackJAXInfo(NamedTuple):
+    """By BlackJAX's names; ``region`` is where the chain is counted."""
+
+    acceptance_rate: Any
+    is_accepted: Any
+    is_divergent: Any
+    energy: Any
+    num_integration_steps: Any
+    region: Any
+
+
+def blackjax_kernel(
+    logdensity_fn: Callable[[Any], Any],
+    *,
+    tilt: Any,
+    step_size: Any,
+    inverse_mass_matrix: Any = None,
+    num_integration_steps: int = 10,
+    gain: Any = 1000,
+    theta: Any = None,
+    desired: Any = None,
+) -> SamplingAlgorithm:
+    """The paper's algorithm for one chain, as ``(init, step)`` of BlackJAX.
+
+    ``tilt`` carries its partition: ``StepTilt(EnergyPartition.uniform(0, 20, 2))`` is the paper's. What
+    ``blackjax.window_adaptation`` returns as parameters can be passed on. theta starts from ``theta`` (zero if None)
+    and learns with ``gain``; ``gain=None`` leaves it as it is: pass what another run has learnt to draw with it.
+    Weight draws by ``exp(state.log_weight)``.
+    """
+    require_function(logdensity_fn, "logdensity_fn", "a position")
+    require(isinstance(tilt, Tilt), "tilt must be a tilt with its partition", tilt, "pass sahmc.StepTilt(partition)")
+    ok = gain is None or is_number(gain) or isinstance(gain, Gain)
+    require(ok, "gain must be a Gain, a number t0 or None", gain, "pass 1000, say")
+    clock = gain if gain is None or isinstance(gain, Gain) else Gain(gain)
+    regions = tilt.num_regions
+    frequencies = desired_frequencies(desired, regions)
+    first = np.zeros(regions) if theta is None else np.asarray(theta, float)
+    must = f"theta must have one number for each of the {regions} regions"
+    require(first.shape == (regions,), must, first.shape, "pass Result.theta of a run with this partition")
+    kernel = HMC(
+        step_size=step_size, num_integration_steps=num_integration_steps, metric=_metric(inverse_mass_matrix), jitter=0
+    )
+
+    def target_at(position: Any) -> tuple[TiltedTarget, Any, Any]:
+        flat, unravel = ravel_pytree(position)
+        kernel.check(flat.size)
+        return TiltedTarget.build(lambda x: logdensity_fn(unravel(x)), flat, tilt), flat, unravel
+
+    def begin(position: Any, rng_key: Any = None) -> BlackJAXState:
+        target, flat, unravel = target_at(position)
+        state = init(target.with_theta(jnp.asarray(first, flat.dtype)), flat[None])
+        return _state(state, state.theta.theta, unravel, jnp.zeros((), jnp.int32))
+
+    def step(rng_key: Any, state: BlackJAXState) -> tuple[BlackJAXState, BlackJAXInfo]:
+        target, flat, unravel = target_at(state.position)
+        used = state.sahmc.theta.theta
+        size = jnp.zeros((), flat.dtype) if clock is None else clock(state.t + 1).astype(flat.dtype)
+        new, info = sahmc_step(rng_key, state.sahmc, kernel, target, size, frequencies.astype(flat.dtype))
+        one = jax.tree.map(lambda x: x[0], info)
+        told = BlackJAXInfo(
+            one.acceptance_rate, one.is_accepted, one.diverging, new.chains.energy[0], one.n_steps, one.level
+        )
+        return _state(new, used, unravel, state.t + 1), told
+
+    def _state(state: SAHMCState, used: Any, unravel: Any, t: Any) -> BlackJAXState:
+        energy = state.chains.energy[0]
+        seen = state.theta.visits > 0
+        weight = tilt.log_weight(used, energy, frequencies.astype(used.dtype), seen)
+        return BlackJAXState(unravel(state.chains.position[0]), -energy, weight, state.theta.theta, t, state)
+
+    return SamplingAlgorithm(begin, step)
+
+
+def _metric(inverse_mass_matrix: Any) -> Any:
+    if inverse_mass_matrix is None:
+        return UnitMetric()
+    values = jnp.asarray(inverse_mass_matrix)
+    return DiagonalMetric(values) if values.ndim == 1 else DenseMetric(values)

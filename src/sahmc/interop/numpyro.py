@@ -1,0 +1,173 @@
+"""SAHMC as a kernel of ``numpyro.infer.MCMC``."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpyro.infer.mcmc import MCMC, MCMCKernel
+
+from sahmc._support.validate import require
+from sahmc.models.model import Model
+from sahmc.models.numpyro import from_numpyro
+from sahmc.run.loop import NEVER, RunState, Schedule, Setup, run_chunk
+from sahmc.run.plan import make_plan
+from sahmc.sampling import prepared, warmed_up
+from sahmc.tilt.importance import log_normalise, systematic_resample
+
+
+class AdaptState(NamedTuple):
+    """What the warm-up has learnt."""
+
+    step_size: Any
+    theta: Any
+
+
+class SAHMCState(NamedTuple):
+    """Of one chain, or of several with a leading axis; ``run`` and ``setup`` are of all together."""
+
+    i: Any
+    z: Any
+    potential_energy: Any
+    energy: Any
+    """What the tilt acts on."""
+    region: Any
+    num_steps: Any
+    accept_prob: Any
+    diverging: Any
+    log_weight: Any
+    adapt_state: AdaptState
+    rng_key: Any
+    run: RunState
+    setup: Setup
+    moves: Any
+    """That make an iteration."""
+
+
+class SAHMC(MCMCKernel):
+    """``MCMC(SAHMC(model), num_warmup=1000, num_samples=1000, num_chains=32, chain_method="vectorized")``.
+
+    The whole warm-up (pilot, search, ladder, theta) is made when the chains are initialised, with as many iterations
+    as NumPyro means to spend on it. Draws are of the tilted density. Ask for their weights,
+    ``mcmc.run(key, ..., extra_fields=("log_weight",))``, and have equal-weight draws by
+    ``sahmc.numpyro.resample(mcmc)``; ``mcmc.print_summary()`` knows no weights.
+
+    ``options`` are those of ``sahmc.sample`` that choose the algorithm: kernel, tilt, partition, gain, desired,
+    target_accept, jumps. Chains learn together, so run them as "vectorized".
+    """
+
+    sample_field = "z"
+
+    def __init__(self, model: Any = None, potential_fn: Any = None, **options: Any) -> None:
+        one = (model is None) != (potential_fn is None)
+        given = "both" if model is not None else "neither"
+        require(one, "SAHMC takes either a model or a potential_fn", given, "pass one of them")
+        known = {"kernel", "tilt", "partition", "gain", "desired", "target_accept", "jumps"}
+        stray = sorted(options.keys() - known)
+        require(not stray, f"options of SAHMC are {', '.join(sorted(known))}", stray, "leave the others out")
+        self._model, self._potential_fn, self._options = model, potential_fn, options
+        self._made: Model | None = None
+
+    @property
+    def model(self) -> Any:
+        return self._model
+
+    @property
+    def default_fields(self) -> tuple[str, ...]:
+        return ("z", "diverging")
+
+    def postprocess_fn(self, model_args: Any, model_kwargs: Any) -> Any:
+        made = self._made
+        return (lambda z: z) if made is None or made.constrain is None else made.constrain
+
+    def get_diagnostics_str(self, state: SAHMCState) -> str:
+        step = float(jnp.ravel(state.adapt_state.step_size)[0])
+        return f"{int(state.num_steps)} steps of size {step:.2e}. acc. prob={float(state.accept_prob):.2f}"
+
+    def init(
+        self, rng_key: Any, num_warmup: int, init_params: Any = None, model_args: Any = (), model_kwargs: Any = None
+    ) -> SAHMCState:
+        traced = isinstance(rng_key, jax.core.Tracer)
+        require(
+            not traced,
+            "the warm-up of SAHMC runs on the host",
+            'chain_method="parallel" or a transformation of JAX around it',
+            'pass chain_method="vectorized" to MCMC',
+        )
+        if not jnp.issubdtype(rng_key.dtype, jax.dtypes.prng_key):
+            rng_key = jax.random.wrap_key_data(rng_key)
+        many = rng_key.ndim > 0
+        chains = len(rng_key) if many else 1
+        require(num_warmup > 0, "SAHMC must learn before it draws", f"num_warmup={num_warmup}", "pass 1000, say")
+        self._made = made = self._as_model(model_args, model_kwargs or {})
+        if init_params is not None and many:
+            init_params = [jax.tree.map(lambda x, k=k: x[k], init_params) for k in range(chains)]
+        defaults = dict(
+            kernel="hmc", tilt="tempered", partition=None, gain=None, desired=None, target_accept=0.8, jumps=True
+        )
+        plan = make_plan(
+            made, draws=1, tune=num_warmup, chains=chains, thin=1, theta="shared", adapt="tune",
+            **{**defaults, **self._options},
+        )  # fmt: skip
+        key_start, key_run, key_draw = jax.random.split(rng_key[0] if many else rng_key, 3)
+        as_given = dataclasses.replace(made, unconstrain=None)  # NumPyro's init_params are unconstrained
+        plan, program, positions, unravel = prepared(as_given, plan, init_params, key_start)
+        ready = warmed_up(program, positions, plan, key_run)
+        self._unravel, self._many, self._num_warmup = unravel, many, num_warmup
+        state = self._state(0, ready.state, ready.setup, jnp.int32(ready.setup.kernel.moves), key_draw, None)
+        return jax.tree.map(jnp.asarray, state)
+
+    def sample(self, state: SAHMCState, model_args: Any, model_kwargs: Any) -> SAHMCState:
+        """One iteration; none while NumPyro believes that the warm-up goes on."""
+
+        def move(state: SAHMCState) -> SAHMCState:
+            schedule = Schedule(thin=state.moves, top=state.setup.tilt.num_regions - 1)
+            numbers = (state.moves, jnp.int32(0), jnp.int32(NEVER))
+            run, draw, _, tally = run_chunk(state.rng_key, state.run, state.setup, schedule, *numbers, 1)
+            return self._state(state.i, run, state.setup, state.moves, state.rng_key, (draw, tally))
+
+        i = state.i if state.i.ndim == 0 else state.i[0]
+        moved = jax.lax.cond(i < self._num_warmup, lambda s: s, move, state)
+        return moved._replace(i=state.i + 1)
+
+    def _as_model(self, args: Any, kwargs: Any) -> Model:
+        if self._model is not None:
+            return from_numpyro(self._model, *args, **kwargs)
+        return Model(log_density=lambda z: -self._potential_fn(z))
+
+    def _state(self, i: Any, run: RunState, setup: Setup, moves: Any, rng_key: Any, made: Any) -> SAHMCState:
+        """By NumPyro's names; ``made`` is what the last iteration drew."""
+        chains = run.sahmc.chains
+        energy = chains.total_energy
+        own: dict[str, Any] = dict.fromkeys(("accept_prob", "log_weight"), jnp.zeros_like(energy))
+        own |= {"region": jnp.zeros(energy.shape, jnp.int32), "diverging": jnp.zeros(energy.shape, bool)}
+        steps = jnp.zeros(energy.shape, jnp.int32)
+        if made is not None:
+            draw, tally = made
+            own = {
+                "accept_prob": draw.acceptance_rate[0],
+                "log_weight": draw.log_weight[0],
+                "region": draw.region[0],
+                "diverging": draw.diverging[0],
+            }
+            steps = jnp.full(energy.shape, tally.gradients // len(energy), jnp.int32)
+        z = jax.vmap(self._unravel)(chains.position)
+        count = jnp.broadcast_to(jnp.asarray(i, jnp.int32).reshape(-1)[:1], energy.shape)
+        per_chain = dict(i=count, z=z, potential_energy=energy, energy=chains.energy, num_steps=steps, **own)
+        if not self._many:
+            per_chain = jax.tree.map(lambda x: x[0], per_chain)
+        learnt = AdaptState(setup.kernel.step_size * jnp.exp(run.steps.log_step), run.sahmc.theta.theta)
+        return SAHMCState(**per_chain, adapt_state=learnt, rng_key=rng_key, run=run, setup=setup, moves=moves)
+
+
+def resample(mcmc: MCMC, n: int | None = None, seed: int = 0) -> dict[str, np.ndarray]:
+    """Equal-weight draws of the posterior from a run of SAHMC, chain by chain in time order; as many as were made."""
+    fields = mcmc.get_extra_fields(group_by_chain=True)
+    must = "the weights must have been collected"
+    require("log_weight" in fields, must, sorted(fields), 'pass extra_fields=("log_weight",) to mcmc.run')
+    weight = np.exp(log_normalise(np.asarray(fields["log_weight"]))).ravel()
+    index = systematic_resample(weight / weight.sum(), n or weight.size, np.random.default_rng(seed))
+    return {k: np.asarray(v)[index] for k, v in mcmc.get_samples().items()}

@@ -1,0 +1,1 @@
+"""The shape of a posterior: ways downhill, modes, and the barriers between them."""

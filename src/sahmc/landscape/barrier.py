@@ -1,0 +1,201 @@
+"""The energy barrier between two points, as the paper defines it: before the tilt, and after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from sahmc._support.traced import Program
+from sahmc._support.validate import require, require_count
+from sahmc.landscape.modes import energies
+from sahmc.landscape.string_method import fine, relax_paths
+from sahmc.models.model import Model, as_model
+from sahmc.models.positions import flatten, structure
+from sahmc.tilt.target import energy_program
+from sahmc.tilt.tilts import NoTilt, Tilt
+
+SLACK = 1e-3
+"""Nats that a descent from the highest point could still gain, by the slope there, if it counts as a saddle."""
+
+Ends = Float[Array, "2 dim"]
+
+
+@dataclass(frozen=True, repr=False)
+class EnergyBarrier:
+    """The best path found from x1 to x2. U = -log density, the prior's share included.
+
+    ``path``, ``distance``
+        positions along it, in the user's structure with a leading axis, and the arc length up to each.
+    ``energy``, ``tilted_energy``
+        U along the path, and U + Theta(U) (None without a tilt).
+    ``saddle``, ``saddle_energy``
+        the highest point of the path.
+    ``height``, ``tilted_height``
+        B of the paper: the highest energy along the path, less that at x1.
+    ``converged``
+        the highest point is a stationary point of U, or no higher than an end; if False, a better path is near.
+    ``num_gradients``
+        what was spent, energies and products with the Hessian counted alike.
+    """
+
+    path: Any
+    distance: np.ndarray
+    energy: np.ndarray
+    tilted_energy: np.ndarray | None
+    saddle: Any
+    saddle_energy: float
+    height: float
+    tilted_height: float | None
+    converged: bool
+    num_gradients: int
+
+    def __post_init__(self) -> None:
+        for array in jax.tree.leaves(list(vars(self).values())):
+            if isinstance(array, np.ndarray):
+                array.flags.writeable = False
+
+    def __repr__(self) -> str:
+        tilted = "" if self.tilted_height is None else f", {self.tilted_height:.2f} after the tilt"
+        return (
+            f"<sahmc.EnergyBarrier: height {self.height:.2f}{tilted}; highest energy {self.saddle_energy:.2f}, "
+            f"{'converged' if self.converged else 'NOT converged'}, {self.num_gradients:,} gradients>"
+        )
+
+
+def energy_barrier(
+    log_density: Model | Callable[[Any], Any],
+    x1: Any,
+    x2: Any,
+    *,
+    tilt: Tilt | None = None,
+    theta: Any = None,
+    paths: int = 9,
+    images: int = 41,
+    steps: int = 300,
+    random_seed: int = 0,
+) -> EnergyBarrier:
+    """B(x1, x2) = min over paths from x1 to x2 of the highest U on the path, less U(x1): of the best path found.
+
+    The straight line and bowed ones, chains of ``images``, relax side by side. Another path may be better than all
+    of them: the height is an upper bound of B.
+
+    Parameters
+    ----------
+    log_density
+        A function of one position, or a ``Model``.
+    x1, x2
+        Positions, any pytree of float arrays: the ends of the path, modes as a rule.
+    tilt, theta
+        For the barrier that a run had to cross, ``tilt=result.tilt, theta=result.theta`` (``result.theta[chain]``
+        where every chain has its own).
+
+    Other parameters
+    ----------------
+    paths, images, steps
+        Paths tried, points on each, and steps of the first relaxation. More ``paths`` find a way round walls, more
+        ``steps`` help where the result has not ``converged``.
+    random_seed
+        Of the bows.
+
+    The path is the best for U. It is the best for U + Theta(U) as well, however Theta bends, unless it dips below both
+    its ends: any path takes all energies from that of x1 to the saddle's. Not so for a ``Model``, where Theta acts on
+    the likelihood alone: there the tilted height is that of this path.
+    """
+    for name, value, least in (("paths", paths, 1), ("images", images, 3), ("steps", steps, 1)):
+        require_count(value, name, least)
+    _check_tilt(tilt, theta)
+    ends, unravel = _ends(x1, x2)
+    program = energy_program(as_model(log_density), unravel, ends[0], gradient=True)
+    at_ends = np.asarray(energies(program, ends)[0])
+    require(
+        np.isfinite(at_ends).all(),
+        "the log density must be finite at x1 and x2",
+        (-at_ends).tolist(),
+        "pass points inside the support",
+    )
+    unit = _unit(program, ends)
+    starts = _starts(ends / unit, paths, images, random_seed)
+    (position, highest, slope), spent = relax_paths(program, unit, starts, steps)
+    require(
+        np.isfinite(highest).any(),
+        "a path of finite energies must join x1 and x2",
+        f"energies that are infinite or undefined somewhere on each of the {paths} paths tried",
+        "raise paths, pass another random_seed, or points that the support connects",
+    )
+    done = np.minimum(0.5 * slope**2, highest - at_ends.max()) < SLACK
+    score = highest + np.where(done, 0, SLACK)
+    length = np.linalg.norm(np.diff(position, axis=1), axis=2).sum(axis=1)
+    best = int(np.argmin(np.where(score <= score.min() + SLACK, length, np.inf)))
+    used, theta = (NoTilt(), [0.0]) if tilt is None else (tilt, theta)
+    line, *both = _along(program, unit, position[best], ends, used, jnp.asarray(theta, ends.dtype))
+    path, (energy, tilted) = jax.tree.map(np.array, jax.vmap(unravel)(line)), np.array(both, float)
+    top = int(np.argmax(energy))
+    return EnergyBarrier(
+        path=path,
+        distance=np.append(0.0, np.cumsum(np.linalg.norm(np.diff(line, axis=0), axis=1))),
+        energy=energy,
+        tilted_energy=None if tilt is None else tilted,
+        saddle=jax.tree.map(lambda leaf: np.array(leaf[top]), path),
+        saddle_energy=float(energy[top]),
+        height=float(energy[top] - energy[0]),
+        tilted_height=None if tilt is None else float(tilted.max() - tilted[0]),
+        converged=bool(done[best]),
+        num_gradients=spent + len(line) + 2 * ends.size + 2,
+    )
+
+
+@jax.jit
+def _along(program: Program, unit: Any, images: Any, ends: Ends, tilt: Tilt, theta: Any) -> Any:
+    """Positions on the path, U and U + Theta(U)."""
+    line = (fine(images) * unit).at[jnp.array([0, -1])].set(ends)
+    energy = energies(program, line)[0]
+    return line, energy, energy + jax.vmap(tilt.bias, (None, 0))(theta, jax.vmap(program)(line)[0])
+
+
+@jax.jit
+def _unit(program: Program, ends: Ends) -> Any:
+    """A length for every coordinate: 1 / sqrt |diagonal of the Hessian|, at the end where that is larger."""
+
+    def entry(basis: Any) -> Any:
+        slope = jax.jvp(lambda x: energies(program, x)[1], (ends,), (jnp.stack([basis, basis]),))[1]
+        return jnp.nanmax(jnp.abs(slope @ basis))
+
+    most = jax.lax.map(entry, jnp.eye(ends.shape[1], dtype=ends.dtype))
+    apart = jnp.abs(ends[1] - ends[0])
+    usable = jnp.isfinite(most) & (most > 0)
+    return jnp.where(usable, 1 / jnp.sqrt(jnp.where(usable, most, 1)), jnp.where(apart > 0, apart, 1))
+
+
+def _starts(ends: Ends, paths: int, images: int, random_seed: int) -> Float[Array, "paths images dim"]:
+    """The straight line, and pairs bowed to opposite sides by a tenth of its length up to all of it."""
+    x1, x2 = np.asarray(ends, float)
+    length, pairs = np.linalg.norm(x2 - x1) or 1.0, paths // 2
+    bow = np.random.default_rng(random_seed).normal(size=(pairs, len(x1)))
+    bow -= np.outer(bow @ (x2 - x1), x2 - x1) / length**2
+    bow *= (np.geomspace(0.1, 1, pairs) * length / np.maximum(np.linalg.norm(bow, axis=1), 1e-9))[:, None]
+    bows = np.concatenate([np.zeros((1, len(x1))), np.stack([bow, -bow], axis=1).reshape(-1, len(x1))])[:paths]
+    t = np.linspace(0, 1, images)[:, None]
+    return jnp.asarray(x1 + t * (x2 - x1) + np.sin(np.pi * t) * bows[:, None], ends.dtype)
+
+
+def _ends(x1: Any, x2: Any) -> tuple[Ends, Callable[[Any], Any]]:
+    (flat1, unravel), (flat2, _) = flatten(x1, "x1"), flatten(x2, "x2")
+    shapes = [structure(x) for x in (x1, x2)]
+    require(shapes[0] == shapes[1], "x1 and x2 must have the same structure and shapes", shapes, "build both alike")
+    return jnp.stack([flat1, flat2.astype(flat1.dtype)]), unravel
+
+
+def _check_tilt(tilt: Tilt | None, theta: Any) -> None:
+    regions, shape = getattr(tilt, "num_regions", 0), None if theta is None else np.shape(theta)
+    require(
+        shape is None if tilt is None else isinstance(tilt, Tilt) and shape == (regions,),
+        "a tilt object goes with a theta that has one number for each of its regions",
+        f"{type(tilt).__name__} of {regions} regions, theta of shape {shape}",
+        "pass result.tilt and result.theta of a run (result.theta[chain] if every chain has its own), or neither",
+    )

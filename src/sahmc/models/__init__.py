@@ -1,0 +1,1 @@
+"""Posteriors: what a model is, and how one written elsewhere becomes one."""

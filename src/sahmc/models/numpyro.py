@@ -1,0 +1,222 @@
+"""Models written in NumPyro."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from sahmc._support.validate import require, require_library
+from sahmc.models.model import Labels, Model
+
+RADIUS = 2.0
+"""Chains start uniformly within this distance of 0 in every unconstrained coordinate, as NumPyro's do."""
+
+
+def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
+    """A NumPyro model with its arguments as a ``Model``.
+
+    Positions are the unconstrained values of its latent sites; draws are the sites and deterministics by name, with
+    plates as dims. Prior and likelihood are kept apart, unless the prior is improper or a discrete site is summed out.
+    """
+    require_library("numpyro")
+    from numpyro import handlers
+    from numpyro.infer.util import initialize_model, unconstrain_fn
+
+    seeded = handlers.seed(model, jax.random.key(0))
+    sites = _sites(model, args, kwargs)
+    latent = {name: site for name, site in sites.items() if site["type"] == "sample" and not site["is_observed"]}
+    enumerated = _check(sites, latent)
+    masked = _needs_masks(sites, _sites(model, args, kwargs, seed=1))
+    setup = initialize_model(
+        jax.random.key(0), model, model_args=args, model_kwargs=kwargs, dynamic_args=False, validate_grad=False
+    )
+    example = setup.param_info.z
+
+    def start(rng_key: Any) -> Any:
+        leaves, tree = jax.tree.flatten(example)
+        keys = jax.random.split(rng_key, len(leaves))
+        drawn = [jax.random.uniform(k, x.shape, x.dtype, -RADIUS, RADIUS) for k, x in zip(keys, leaves, strict=True)]
+        return jax.tree.unflatten(tree, drawn)
+
+    def unconstrain(variables: Mapping[str, Any]) -> Any:
+        known = ", ".join(map(repr, example))
+        missing, stray = sorted(example.keys() - variables.keys()), sorted(variables.keys() - example.keys())
+        given = " and ".join(
+            words for words, names in ((f"no {missing}", missing), (f"an unknown {stray}", stray)) if names
+        )
+        require(not given, f"initvals must have a value for each of {known}", given, "add or drop what is named")
+        return unconstrain_fn(seeded, args, kwargs, {k: jax.numpy.asarray(v) for k, v in variables.items()})
+
+    parts: dict[str, Any] = {"log_density": lambda z: -setup.potential_fn(z)}
+    if not enumerated and not any(_is_improper(site["fn"]) for site in latent.values()):
+        parts = {
+            "log_likelihood": partial(_part, seeded, args, kwargs, True),
+            "log_prior": partial(_part, seeded, args, kwargs, False),
+        }
+    if not masked:
+        parts = {name: _without_masks(part) for name, part in parts.items()}
+    return Model(
+        **parts, start=start, constrain=setup.postprocess_fn, unconstrain=unconstrain, labels=_labels(sites, example)
+    )
+
+
+def is_numpyro_model(model: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a function, called so, has sites of NumPyro. A log density, which needs a position, cannot be."""
+    try:
+        inspect.signature(model).bind(*args, **kwargs)
+    except (TypeError, ValueError):
+        return False
+    return any(site["type"] == "sample" for site in _sites(model, args, kwargs).values())
+
+
+def _sites(
+    model: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], seed: int = 0
+) -> dict[str, Any]:
+    """All that happens in a run of the model, its latent values drawn as for a start: a prior may be improper."""
+    from numpyro import handlers
+    from numpyro.infer import init_to_uniform
+
+    seeded = handlers.seed(model, jax.random.key(seed))
+    return handlers.trace(handlers.substitute(seeded, substitute_fn=init_to_uniform)).get_trace(*args, **kwargs)
+
+
+def _check(sites: Mapping[str, Any], latent: Mapping[str, Any]) -> bool:
+    """Raise for what cannot be sampled. True if there are discrete sites that NumPyro sums out."""
+    parameters = [name for name, site in sites.items() if site["type"] == "param"]
+    require(
+        not parameters,
+        "a model must be made of sample sites",
+        f"numpyro.param sites {parameters}, which have no prior",
+        "give them one with numpyro.sample, or numpyro.contrib.module.random_flax_module for a network",
+    )
+    subsampled = [
+        name for name, site in sites.items() if site["type"] == "plate" and len(site["value"]) < site["args"][0]
+    ]
+    require(
+        not subsampled,
+        "a log density must be the same each time it is computed",
+        f"plates {subsampled}, of which a random part is used",
+        "leave subsample_size out",
+    )
+    require(latent, "a model must have something to sample", "no latent site", "condition on less data")
+    discrete = [name for name, site in latent.items() if site["fn"].support.is_discrete]
+    endless = [name for name in discrete if not _is_finite(latent[name])]
+    advice = (
+        "sum them out by hand (for a mixture: numpyro.distributions.MixtureSameFamily), or replace them by a "
+        "continuous relaxation"
+    )
+    require(not endless, "latent variables must be continuous", f"discrete sites {endless}", advice)
+    if discrete:
+        import importlib.util
+
+        have = importlib.util.find_spec("funsor") is not None
+        must = "to sum out discrete sites NumPyro needs funsor"
+        require(have, must, f"discrete sites {discrete}, and it is not installed", f"pip install funsor, or {advice}")
+    return bool(discrete)
+
+
+def _is_finite(site: Mapping[str, Any]) -> bool:
+    """Whether a discrete site can be summed out."""
+    return bool(site["fn"].has_enumerate_support)
+
+
+def _needs_masks(sites: Mapping[str, Any], again: Mapping[str, Any]) -> bool:
+    """Whether observed values could lie outside a support at other latent values; ``again`` is a run at such.
+
+    NumPyro then gives them zero density, by a mask over the data in every evaluation. Values that lie outside a
+    support that does not move are refused.
+    """
+    from numpyro import distributions as dist
+
+    moving = False
+    for name, site in sites.items():
+        if site["type"] != "sample" or not site["is_observed"]:
+            continue
+        layers = _layers(site["fn"])
+        support = inspect.getattr_static(type(layers[-1]), "support")
+        fixed = isinstance(support, dist.constraints.Constraint) and not dist.constraints.is_dependent(support)
+        if not fixed or name not in again or not np.array_equal(site["value"], again[name]["value"], equal_nan=True):
+            moving = True
+            continue
+        inside = bool(np.all(site["fn"].support(site["value"])))
+        if any(isinstance(layer, dist.MaskedDistribution) for layer in layers):
+            moving = moving or not inside
+            continue
+        family = type(layers[-1]).__name__
+        require(
+            inside,
+            f"observed values must lie in the support of their distribution, {family}",
+            f"some of {name!r} that do not",
+            "correct the data, mask what is missing, or take another distribution",
+        )
+    return moving
+
+
+def _layers(distribution: Any) -> list[Any]:
+    """A distribution, what it wraps, and so on; the components of a mixture."""
+    from numpyro import distributions as dist
+
+    wrappers = (dist.ExpandedDistribution, dist.Independent, dist.MaskedDistribution)
+    layers = [distribution]
+    while isinstance(layers[-1], (*wrappers, dist.MixtureSameFamily)):
+        last = layers[-1]
+        layers.append(last.base_dist if isinstance(last, wrappers) else last.component_distribution)
+    return layers
+
+
+def _without_masks(part: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def unmasked(position: Any) -> Any:
+        from numpyro import validation_enabled
+
+        with validation_enabled(False):
+            return part(position)
+
+    return unmasked
+
+
+def _is_improper(distribution: Any) -> bool:
+    from numpyro import distributions as dist
+
+    while hasattr(distribution, "base_dist"):
+        distribution = distribution.base_dist
+    return isinstance(distribution, dist.ImproperUniform)
+
+
+def _part(model: Any, args: Any, kwargs: Any, observed: bool, position: Any) -> Any:
+    """The log probability of all observed sites, or of all others with the Jacobians of their transforms."""
+    from numpyro import handlers
+    from numpyro.infer.util import _unconstrain_reparam, compute_log_probs
+
+    given = handlers.substitute(model, substitute_fn=partial(_unconstrain_reparam, position))
+    terms, sites = compute_log_probs(given, args, kwargs, {}, True)
+    jacobians = {f"_{name}_log_det" for name in position}
+    chosen = [term for name, term in terms.items() if observed == _is_data(name, sites[name], jacobians)]
+    return sum(chosen, jax.numpy.zeros((), jax.tree.leaves(position)[0].dtype))
+
+
+def _is_data(name: str, site: Mapping[str, Any], jacobians: set[str]) -> bool:
+    return bool(site["is_observed"]) and name not in jacobians
+
+
+def _labels(sites: Mapping[str, Any], sampled: Mapping[str, Any]) -> Labels:
+    """Plates as dims; observed values."""
+    from numpyro import distributions as dist
+
+    dims, observed = {}, {}
+    for name, site in sites.items():
+        if site["type"] != "sample":
+            continue
+        own: list[str | None] = [None] * np.ndim(site["value"])
+        for frame in site["cond_indep_stack"]:
+            own[len(site["fn"].batch_shape) + frame.dim] = frame.name
+        data = site["is_observed"] and not isinstance(site["fn"], dist.Unit)
+        if (name in sampled or data) and any(own):
+            dims[name] = [label or f"{name}_dim_{i}" for i, label in enumerate(own)]
+        if data:
+            observed[name] = np.asarray(site["value"])
+    return Labels(dims=dims, observed_data=observed)

@@ -1,0 +1,116 @@
+"""Models written in PyMC."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sahmc._support.validate import require, require_library
+from sahmc.models.model import Labels, Model
+
+JITTER = 1.0
+"""Chains start uniformly within this distance of PyMC's initial point, in every unconstrained coordinate, as its do."""
+
+
+def from_pymc(model: Any) -> Model:
+    """A PyMC model as a ``Model``; its log density is compiled to JAX, without callbacks.
+
+    Positions are the unconstrained value variables; draws are the free variables and deterministics by name, with the
+    model's coords and dims. Prior and likelihood are kept apart, unless the prior is improper. Data are those that the
+    model holds now.
+    """
+    require_library("pymc")
+    get_jaxified_graph = _graphs()  # first: it switches JAX to 64 bits, and the starts must be of these
+    discrete = [variable.name for variable in model.free_RVs if variable.dtype.startswith(("int", "uint", "bool"))]
+    advice = "sum them out (pm.Mixture, or marginalize() of pymc-extras), or replace them by a continuous relaxation"
+    require(not discrete, "latent variables must be continuous", f"discrete {discrete}", advice)
+    require(model.free_RVs, "a model must have something to sample", "no free variable", "observe less data")
+    names = [variable.name for variable in model.value_vars]
+
+    def as_position(point: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: jnp.asarray(point[name], jnp.result_type(float)) for name in names}
+
+    initial = as_position(model.initial_point(0))
+
+    def start(rng_key: Any) -> Any:
+        keys = jax.random.split(rng_key, len(names))
+        return {
+            name: x + jax.random.uniform(key, x.shape, x.dtype, -JITTER, JITTER)
+            for key, (name, x) in zip(keys, initial.items(), strict=True)
+        }
+
+    outputs = _outputs(model)
+    jaxified = partial(_jaxified, get_jaxified_graph, model)
+    constrain = jaxified(outputs)
+    improper = [v.name for v in model.free_RVs if type(v.owner.op).__name__ in ("FlatRV", "HalfFlatRV")]
+    parts: dict[str, Callable[[Any], Any]]
+    if improper:
+        whole = jaxified([model.logp()])
+        parts = {"log_density": lambda position: whole(position)[0]}
+    else:
+        prior, data = jaxified([model.varlogp]), jaxified([model.observedlogp + model.potentiallogp])
+        parts = {"log_prior": lambda position: prior(position)[0], "log_likelihood": lambda position: data(position)[0]}
+    return Model(
+        **parts,
+        start=start,
+        constrain=lambda position: dict(zip([v.name for v in outputs], constrain(position), strict=True)),
+        unconstrain=lambda values: as_position(_initial_point(model, values)),
+        labels=_labels(model),
+    )
+
+
+def _jaxified(get_jaxified_graph: Any, model: Any, outputs: Any) -> Callable[[Any], Any]:
+    """Expressions of the value variables as a function of a position."""
+    try:
+        graph = get_jaxified_graph(inputs=model.value_vars, outputs=list(outputs))
+    except NotImplementedError as error:
+        raise ValueError(
+            f"every operation of a model must be one that PyTensor can hand to JAX; got one that it cannot: {error}. "
+            "To fix it, write it with other operations, or register it with pytensor.link.jax.dispatch.jax_funcify."
+        ) from error
+    return lambda position: graph(*(position[variable.name] for variable in model.value_vars))
+
+
+def _graphs() -> Any:
+    """PyMC's way to JAX, whose import asks JAX for a hundred devices if it comes first, and leaves that behind."""
+    jax.devices()
+    before = os.environ.get("XLA_FLAGS")
+    from pymc.sampling.jax import get_jaxified_graph
+
+    if before is None:
+        os.environ.pop("XLA_FLAGS", None)
+    else:
+        os.environ["XLA_FLAGS"] = before
+    return get_jaxified_graph
+
+
+def _outputs(model: Any) -> list[Any]:
+    """Free variables, constrained, and deterministics."""
+    from pymc.util import get_default_varnames
+
+    return list(get_default_varnames(model.unobserved_value_vars, include_transformed=False))
+
+
+def _initial_point(model: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    """PyMC's initial point, with some variables given by name, constrained."""
+    from pymc.initial_point import make_initial_point_fn
+
+    known = [variable.name for variable in model.free_RVs]
+    stray = [name for name in values if name not in known]
+    require(not stray, f"initvals must be of the free variables {known}", f"{stray}", "drop or rename them")
+    return make_initial_point_fn(model=model, overrides=dict(values), return_transformed=True)(0)
+
+
+def _labels(model: Any) -> Labels:
+    from pymc.backends.arviz import coords_and_dims_for_inferencedata, find_constants, find_observations
+
+    coords, dims = coords_and_dims_for_inferencedata(model)
+    data = {name: np.asarray(values) for name, values in find_observations(model).items()}
+    constants = {name: np.asarray(values) for name, values in find_constants(model).items()}
+    return Labels(coords, dims, data, constants)

@@ -1,0 +1,167 @@
+"""Models written in Stan, through BridgeStan."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sahmc._support.validate import require, require_library
+from sahmc.models.model import Model
+
+RADIUS = 2.0
+"""Chains start uniformly within this distance of 0 in every unconstrained coordinate, as Stan's do."""
+THREADS = os.cpu_count() or 1
+
+
+def from_stan(model: Any, data: Mapping[str, Any] | str | os.PathLike[str] | None = None, *, seed: int = 0) -> Model:
+    """A Stan program with its data as a ``Model``.
+
+    ``model`` is a .stan file, the code itself, or a ``bridgestan.StanModel``, which has its data; ``data`` a dict, a
+    JSON file or JSON text. Draws are parameters, transformed parameters and generated quantities by name; random
+    numbers of the last come from ``seed``. Gradients are computed by Stan, for all chains of a move in one call, in
+    threads. Stan tells no prior from likelihood, so they stay together.
+    """
+    built = model if hasattr(model, "log_density_gradient") else _compiled(model, data)
+    must = "a bridgestan.StanModel holds its data already"
+    require(built is not model or data is None, must, "data= as well", "leave it out, or pass the .stan file")
+    dim = built.param_unc_num()
+    require(dim > 0, "a model must have something to sample", "no parameters", "declare some")
+
+    def start(rng_key: Any) -> Any:
+        return jax.random.uniform(rng_key, (dim,), jnp.result_type(float), -RADIUS, RADIUS)
+
+    def unconstrain(variables: Mapping[str, Any]) -> Any:
+        values = {name: np.asarray(value).tolist() for name, value in variables.items()}
+        return jnp.asarray(built.param_unconstrain_json(json.dumps(values)), jnp.result_type(float))
+
+    return Model(
+        log_density=_log_density(built, dim),
+        start=start,
+        constrain=_constrain(built, seed),
+        unconstrain=unconstrain,
+    )
+
+
+def _compiled(model: Any, data: Any) -> Any:
+    require_library("bridgestan", "stan")
+    import bridgestan
+
+    code = isinstance(model, str) and ("{" in model or "\n" in model)
+    path = _code_file(model) if code else Path(model)
+    require(path.suffix == ".stan", "a Stan program is a .stan file or its code", str(path), "check the name")
+    require(path.is_file(), "the Stan program must exist", str(path), "check the path")
+    text = json.dumps(_plain(data)) if isinstance(data, Mapping) else None if data is None else os.fspath(data)
+    try:
+        return bridgestan.StanModel.from_stan_file(str(path), text, capture_stan_prints=False)
+    except Exception as error:
+        raise ValueError(
+            f"{path} could not be compiled: {error}. To fix it, mend the program; or, if BridgeStan cannot get its "
+            "sources or finds no compiler, install g++ and make, download the sources of BridgeStan on a machine that "
+            "can, and call bridgestan.set_bridgestan_path(folder)."
+        ) from error
+
+
+def _code_file(code: str) -> Path:
+    """In a folder of its own by content, so that the same code is compiled once."""
+    folder = Path(tempfile.gettempdir()) / f"sahmc-stan-{hashlib.blake2b(code.encode(), digest_size=8).hexdigest()}"
+    folder.mkdir(exist_ok=True)
+    path = folder / "model.stan"
+    if not path.exists():
+        path.write_text(code)
+    return path
+
+
+def _plain(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: np.asarray(value).tolist() for name, value in data.items()}
+
+
+def _log_density(model: Any, dim: int) -> Callable[[Any], Any]:
+    """With its gradient, both from one call to Stan for a whole batch of positions. A ``reject`` is density zero."""
+
+    def one(position: np.ndarray) -> tuple[float, np.ndarray]:
+        try:
+            return model.log_density_gradient(position, propto=True, jacobian=True)
+        except RuntimeError:
+            return -np.inf, np.zeros(dim)
+
+    def batch(kind: Any, positions: Any) -> tuple[np.ndarray, np.ndarray]:
+        flat = np.ascontiguousarray(np.asarray(positions, np.float64).reshape(-1, dim))
+        found = list(_map(one, flat))
+        with np.errstate(over="ignore"):  # in single precision: infinite, as JAX has it
+            values = np.array([value for value, _ in found], kind).reshape(np.shape(positions)[:-1])
+            return values, np.array([gradient for _, gradient in found], kind).reshape(np.shape(positions))
+
+    def both(position: Any) -> Any:
+        shapes = (jax.ShapeDtypeStruct((), position.dtype), jax.ShapeDtypeStruct(position.shape, position.dtype))
+        return jax.pure_callback(partial(batch, position.dtype), shapes, position, vmap_method="expand_dims")
+
+    @jax.custom_vjp
+    def log_density(position: Any) -> Any:
+        return both(position)[0]
+
+    log_density.defvjp(both, lambda gradient, cotangent: (cotangent * gradient,))
+    return log_density
+
+
+def _map(fn: Callable[[np.ndarray], Any], rows: np.ndarray) -> Iterator[Any]:
+    """In threads, since Stan computes without Python's lock; each takes a share of the rows."""
+    shares = np.array_split(rows, min(THREADS, len(rows)))
+    if len(shares) < 2:
+        return map(fn, rows)
+    done = _threads().map(lambda share: [fn(row) for row in share], shares)
+    return (found for share in done for found in share)
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(THREADS, thread_name_prefix="stan")
+
+
+def _constrain(model: Any, seed: int) -> Callable[[Any], dict[str, Any]]:
+    """Parameters, transformed parameters and generated quantities, by name and in their shapes."""
+    names = model.param_names(include_tp=True, include_gq=True)
+    places: dict[str, list[int]] = {}
+    for place, name in enumerate(names):
+        places.setdefault(_variable(name), []).append(place)
+    shapes = {name: _shape([names[place] for place in own]) for name, own in places.items()}
+    rng = model.new_rng(seed)
+
+    def one(position: np.ndarray) -> np.ndarray:
+        return model.param_constrain(position, include_tp=True, include_gq=True, rng=rng)
+
+    def batch(kind: Any, positions: Any) -> np.ndarray:
+        flat = np.asarray(positions, np.float64)
+        found = [one(row) for row in flat.reshape(-1, flat.shape[-1])]
+        return np.array(found, kind).reshape(*flat.shape[:-1], len(names))
+
+    def constrain(position: Any) -> dict[str, Any]:
+        shape = jax.ShapeDtypeStruct((len(names),), position.dtype)
+        values = jax.pure_callback(partial(batch, position.dtype), shape, position, vmap_method="expand_dims")
+        # Stan numbers elements with the first index fastest
+        return {name: values[np.array(own)].reshape(shapes[name], order="F") for name, own in places.items()}
+
+    return constrain
+
+
+def _variable(name: str) -> str:
+    """What comes before the indices; the parts of a complex number or a tuple count as variables of their own."""
+    match = re.fullmatch(r"(.*?)((?:\.\d+)*)", name)
+    assert match is not None
+    return match[1]
+
+
+def _shape(names: list[str]) -> tuple[int, ...]:
+    last = names[-1].removeprefix(_variable(names[-1]))
+    return tuple(int(index) for index in last.split(".")[1:])

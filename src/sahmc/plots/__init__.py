@@ -1,0 +1,1 @@
+"""Pictures of a result and the page about it."""

@@ -1,0 +1,236 @@
+"""Pictures of a result. The arrays are made in ``plot_data``; here they are drawn, on axes of matplotlib."""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sahmc._support.validate import require, require_count
+from sahmc.plots import data
+
+if TYPE_CHECKING:
+    from sahmc.landscape.barrier import EnergyBarrier
+    from sahmc.results.result import Result
+
+BOLD = {"textcoords": "offset points", "ha": "center", "fontsize": 15, "fontweight": "bold"}
+PAPER = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1}
+WARM, COLD, GREY = "#c2571a", "#1f6f8b", "0.55"
+COLOURS = ("#1f6f8b", "#c2571a", "#5b8c3a", "#8a4f9e", "#c9a227", "#3f4e8c", "#b03a55", "#4aa3a2")
+"""Of modes, heaviest first; the rest are grey."""
+
+
+def plot_energy(result: Result, ax: Any = None, *, chains: int = 4) -> Any:
+    """-log density of some chains above its lowest, one after the other, coloured by mode."""
+    ax = _axes(ax)
+    trace = data.energy_trace(result, chains)
+    ax.set_yscale("log")
+    ax.scatter(
+        trace.time, np.maximum(trace.value, 1e-2), c=_colours(trace.mode), s=4, linewidths=0, alpha=0.7, rasterized=True
+    )
+    draws = result.energy.shape[1]
+    for k in range(1, -(-int(trace.time[-1] + 1) // draws)):
+        ax.axvline(k * draws, color="0.85", linewidth=1, zorder=0)
+    _label(ax, "Energy, coloured by mode", "draw, chain after chain", "energy above the lowest, nats")
+    return ax
+
+
+def plot_visits(result: Result, ax: Any = None) -> Any:
+    """How often each level or subregion was visited, beside what was desired."""
+    ax = _axes(ax)
+    share, desired = data.visit_shares(result)
+    where, name = data.region_axis(result)
+    ax.bar(where, share, color=COLD, alpha=0.8, width=0.8, label="visits")
+    ax.step(
+        np.append(where - 0.5, where[-1] + 0.5),
+        np.append(desired, desired[-1]),
+        where="post",
+        color=WARM,
+        linewidth=2,
+        label="desired",
+    )
+    ax.set_ylim(0, 1.25 * max(share.max(), desired.max()))
+    ax.legend(frameon=False, fontsize=9, loc="upper right", ncols=2)
+    _label(ax, "Visits", name, "share")
+    return ax
+
+
+def plot_theta(result: Result, ax: Any = None) -> Any:
+    """The path of theta: the log mass it stands for, a line for each region, less that of the first."""
+    ax = _axes(ax)
+    require(result.path is not None, "plot_theta needs the path of theta", "a result without it", "sample again")
+    import matplotlib
+
+    path = data.theta_path(result)
+    regions = path.theta.shape[1]
+    colours = matplotlib.colormaps["viridis"](np.linspace(0, 0.92, regions))
+    for k in range(1, regions):
+        ax.plot(path.moves, path.theta[:, k], color=colours[k], linewidth=1.2)
+        if k in (1, regions - 1):
+            ax.annotate(str(k), (path.moves[-1], path.theta[-1, k]), (4, -3), textcoords="offset points", fontsize=8)
+    ax.axvline(path.frozen, color=GREY, linewidth=1, linestyle="dashed")
+    word = "theta frozen" if result.settings["adapt"] == "tune" else "draws begin"
+    ax.annotate(
+        word,
+        (path.frozen, 0.03),
+        (-4, 0),
+        xycoords=("data", "axes fraction"),
+        textcoords="offset points",
+        ha="right",
+        fontsize=8,
+        color="0.35",
+    )
+    _label(ax, "Path of theta" if regions > 1 else "No theta: no tilt", "move", "theta + log desired, less the first")
+    return ax
+
+
+def plot_round_trips(result: Result, ax: Any = None, *, chains: int = 3) -> Any:
+    """Levels of some chains over time: trips from the posterior, at the bottom, to the top and back."""
+    ax = _axes(ax)
+    levels = data.level_trace(result, chains)
+    height = result.theta.shape[-1]
+    for k, level in enumerate(levels):
+        ax.plot(level + 1.15 * height * k, color=COLOURS[k % len(COLOURS)], linewidth=0.7)
+    ax.set_yticks([1.15 * height * k for k in range(len(levels))], ["posterior"] * len(levels), fontsize=8)
+    trips = int(result.round_trips.sum())
+    title = f"{trips:,} round trips of {len(result.energy)} chains" if height > 1 else "No levels: no tilt"
+    _label(ax, f"{title}; {len(levels)} shown", "draw", "level")
+    return ax
+
+
+def plot_pair(result: Result, ax: Any = None, *, num: int = 2) -> Any:
+    """Draws of the posterior in pairs of coordinates, coloured by mode, with the masses; an array of axes if num > 2.
+
+    The coordinates are those in which the modes lie furthest apart.
+    """
+    require_count(num, "num", least=2)
+    scatter = data.posterior_scatter(result, num)
+    num = len(scatter.names)
+    if num == 1:
+        return _histogram(_axes(ax), scatter)
+    if num == 2:
+        return _pair(_axes(ax), scatter, 0, 1)
+    plt = _pyplot()
+    axes = plt.subplots(num - 1, num - 1, figsize=(2.6 * num, 2.6 * num), layout="constrained", squeeze=False)[1]
+    for row in range(num - 1):
+        for column in range(num - 1):
+            if column > row:
+                axes[row, column].set_axis_off()
+            else:
+                _pair(axes[row, column], scatter, column, row + 1, title="")
+    return axes
+
+
+def _pair(ax: Any, scatter: data.Scatter, i: int, j: int, title: str | None = None) -> Any:
+    x, y = scatter.points[:, i], scatter.points[:, j]
+    ax.scatter(x, y, c=_colours(scatter.mode), s=5, alpha=0.4, linewidths=0, rasterized=True)
+    for k, mass in enumerate(scatter.mass[: len(COLOURS)]):
+        mine = scatter.mode == k
+        if len(scatter.mass) > 1 and mine.any():
+            ax.annotate(
+                f"{mass:.2f}",
+                (np.median(x[mine]), np.median(y[mine])),
+                ha="center",
+                va="center",
+                fontsize=9,
+                fontweight="bold",
+                color=COLOURS[k],
+                bbox=PAPER,
+            )
+    known = len(scatter.mass)
+    heading = f"Posterior, {known} modes and their masses" if known > 1 else "Posterior"
+    _label(ax, heading if title is None else title, scatter.names[i], scatter.names[j])
+    return ax
+
+
+def _histogram(ax: Any, scatter: data.Scatter) -> Any:
+    ax.hist(scatter.points[:, 0], bins=60, color=COLD, alpha=0.8)
+    _label(ax, "Posterior", scatter.names[0], "draws")
+    return ax
+
+
+def plot_marginal(result: Result, ax: Any = None) -> Any:
+    """One coordinate as it was sampled, under the tilt, and after weighting: the posterior."""
+    ax = _axes(ax)
+    found = data.marginal(result)
+    ax.stairs(found.tilted, found.edges, color=WARM, linewidth=1.6, label="draws, under the tilt")
+    ax.stairs(found.posterior, found.edges, color=COLD, fill=True, alpha=0.65, label="posterior, by weight")
+    ax.set_ylim(0, 1.3 * max(found.tilted.max(), found.posterior.max()))
+    ax.legend(frameon=False, fontsize=9, loc="upper right")
+    _label(ax, "Tilted and posterior", found.name, "density")
+    return ax
+
+
+def plot_overview(result: Result) -> Any:
+    """Six plots on one sheet; returns the figure."""
+    plt = _pyplot()
+    figure, axes = plt.subplots(2, 3, figsize=(14, 8), layout="constrained")
+    plots = (plot_pair, plot_marginal, plot_energy, plot_visits, plot_theta, plot_round_trips)
+    for ax, plot in zip(axes.flat, plots, strict=True):
+        plot(result, ax)
+    from sahmc.results.summary import headline
+
+    errors = sum(finding.severity == "error" for finding in result.findings)
+    told = ", ".join(finding.code for finding in result.findings) or "none"
+    figure.suptitle(f"{headline(result)}\nfindings: {told}", fontsize=11, color="#a01c1c" if errors else "0.2")
+    return figure
+
+
+def plot_barrier(barrier: EnergyBarrier, ax: Any = None) -> Any:
+    """Draw the energy along the path from x1 to x2, before and after the tilt, on matplotlib axes, and return these."""
+    if ax is None:
+        ax = _pyplot().subplots(figsize=(8, 4.8), layout="constrained")[1]
+    curves = data.barrier_curves(barrier)
+    looks = (("U", WARM), ("U + Θ(U), after the tilt", COLD))
+    for curve, (name, colour) in zip(curves, looks, strict=False):
+        x, height = curve.peak
+        ax.plot(curve.distance, curve.energy, color=colour, linewidth=2.5, label=name)
+        ax.plot(x, height, "o", color=colour, markersize=9)
+        ax.vlines(x, 0, height, color=colour, linewidth=1.2, linestyle="dotted", zorder=1)
+        ax.annotate(f"{height:.1f}", (x, height), (0, 11), color=colour, bbox=PAPER, **BOLD)
+    ax.axhline(0, color="0.75", linewidth=1, zorder=0)
+    for name, end in (("x1", 0), ("x2", -1)):
+        ax.annotate(name, (curves[0].distance[end], curves[0].energy[end]), (0, -24), color="0.3", **BOLD)
+    low, high = (pick([pick(curve.energy) for curve in curves]) for pick in (min, max))
+    ax.set_ylim(low - 0.13 * (high - low or 1), high + 0.15 * (high - low or 1))
+    ax.set_xlabel("distance along the path" + ("" if barrier.converged else " (not converged)"), fontsize=14)
+    ax.set_ylabel("energy above x1, nats", fontsize=14)
+    ax.tick_params(labelsize=12)
+    ax.spines[["top", "right"]].set_visible(False)
+    if len(curves) > 1:
+        ax.legend(fontsize=13, frameon=False)
+    return ax
+
+
+def save_figure(figure: Any, path: str | PathLike[str]) -> None:
+    """Write a picture and let go of it."""
+    require(Path(path).parent.is_dir(), "the folder must exist", str(Path(path).parent), "make it, or choose another")
+    figure.savefig(path, dpi=130)
+    _pyplot().close(figure)
+
+
+def _pyplot() -> Any:
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ValueError("pictures need matplotlib; install it with: pip install 'sahmc[plots]'") from error
+    return plt
+
+
+def _axes(ax: Any) -> Any:
+    return _pyplot().subplots(figsize=(6, 4.2), layout="constrained")[1] if ax is None else ax
+
+
+def _colours(mode: np.ndarray) -> list[str]:
+    return [COLOURS[k] if k < len(COLOURS) else "0.6" for k in mode]
+
+
+def _label(ax: Any, title: str, x: str, y: str) -> None:
+    if title:
+        ax.set_title(title, fontsize=12)
+    ax.set_xlabel(x, fontsize=10)
+    ax.set_ylabel(y, fontsize=10)
+    ax.tick_params(labelsize=9)
+    ax.spines[["top", "right"]].set_visible(False)

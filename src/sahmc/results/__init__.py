@@ -1,0 +1,1 @@
+"""What a run returns: plain records, and what is computed from them."""

@@ -1,0 +1,133 @@
+"""The modes of a posterior, as a person wants to know them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import numpy as np
+
+from sahmc._support.tables import Table, number
+from sahmc._support.validate import require
+from sahmc.models.positions import labels
+from sahmc.tilt.importance import BLOCK, weighted_mean
+
+if TYPE_CHECKING:
+    from sahmc.results.result import Result
+
+SHOWN = 6
+"""Coordinates of a place that are printed."""
+
+
+class Mode(NamedTuple):
+    """A basin of the posterior.
+
+    ``mass``, ``mcse``
+        its posterior probability, and the standard error of that.
+    ``mean``, ``sd``
+        of the posterior within it, in the structure of a position.
+    ``energy``
+        the lowest U = -log density found in it.
+    ``chains``
+        how many chains were there, at the posterior itself.
+    ``label``
+        which draws are its own: ``Result.sightings.label`` has this number there.
+    """
+
+    mass: float
+    mcse: float
+    mean: Any
+    sd: Any
+    energy: float
+    chains: int
+    label: int
+
+
+class ModeTable(tuple[Mode, ...]):
+    """Modes, heaviest first, that print as a table."""
+
+    __slots__ = ()
+
+    def _table(self) -> Table:
+        names, rows = ["mass", "±", "energy", "chains", "mean"], []
+        for mode in self:
+            place = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(mode.mean)])
+            more = ", …" if len(place) > SHOWN else ""
+            where = "(" + ", ".join(number(x) for x in place[:SHOWN]) + more + ")"
+            rows.append([f"{mode.mass:.4f}", f"{mode.mcse:.4f}", f"{mode.energy:.2f}", str(mode.chains), where])
+        return Table("", names, [str(k) for k in range(len(rows))], rows)
+
+    def __str__(self) -> str:
+        return str(self._table())
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return self._table().to_html()
+
+    def to_dataframe(self) -> Any:
+        """A pandas DataFrame: a row for each mode, columns for the mean of each coordinate."""
+        import pandas as pd
+
+        rows = []
+        for mode in self:
+            row: dict[str, Any] = {k: getattr(mode, k) for k in ("mass", "mcse", "energy", "chains")}
+            values = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(mode.mean)])
+            row.update(zip(labels(mode.mean), map(float, values), strict=True))
+            rows.append(row)
+        return pd.DataFrame(rows)
+
+
+def find_modes(result: Result) -> ModeTable:
+    """Those of the run, or, where it did not look for any, of its draws."""
+    seen, weight = sightings(result), result.weight
+    chains, mass = seen.chains(result.region == 0), seen.mass(weight)
+    kept = [int(k) for k in np.argsort(-mass, kind="stable") if mass[k] > 0]
+    leaves, tree = jax.tree.flatten(result.draws)
+    moments = [_moments(leaf, seen.label, weight, len(mass)) for leaf in leaves]
+
+    def one(k: int) -> Mode:
+        mean, sd = (jax.tree.unflatten(tree, [part[i][k] for part in moments]) for i in range(2))
+        error = float(weighted_mean((seen.label == k).astype(float), weight).mcse)
+        return Mode(float(mass[k]), error, mean, sd, float(seen.energy[k]), int(chains[k]), k)
+
+    return ModeTable(one(k) for k in kept)
+
+
+def _moments(leaf: np.ndarray, label: np.ndarray, weight: np.ndarray, num: int) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of values (chain, draw, ...) within each mode, read in blocks."""
+    shape = leaf.shape[2:]
+    values = leaf.reshape(*leaf.shape[:2], -1)
+    step = max(1, BLOCK // (8 * values[:, 0].size))
+
+    def average(of: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
+        total, mass = np.zeros((num, values.shape[2])), np.zeros((num, 1))
+        for first in range(0, values.shape[1], step):
+            part = slice(first, first + step)
+            at = label[:, part].ravel()
+            share = np.where(at == np.arange(num)[:, None], weight[:, part].ravel(), 0.0)
+            known = np.where(weight[:, part, None] > 0, values[:, part].astype(float), 0.0)  # no weight, no say
+            total += share @ of(known.reshape(-1, values.shape[2]), at)
+            mass += share.sum(axis=1, keepdims=True)
+        return total / np.where(mass > 0, mass, 1.0)
+
+    mean = average(lambda x, at: x)
+    sd = np.sqrt(average(lambda x, at: (x - mean[at]) ** 2))
+    return mean.reshape(num, *shape), sd.reshape(num, *shape)
+
+
+def sightings(result: Result) -> Any:
+    """What the run saw, or what is now found in its draws."""
+    if result.sightings is not None:
+        return result.sightings
+    require(
+        result.source is not None and result.source.flat is not None,
+        "modes need the model and whole positions",
+        "a result that was loaded without them, or sampled with keep=",
+        "call modes() before save()",
+    )
+    assert result.source is not None
+    seen, _ = result.source.sight(-result.log_density, result.log_weight)
+    object.__setattr__(result, "sightings", seen)  # found once
+    return seen

@@ -1,0 +1,136 @@
+"""The summary of a result: a table of every quantity, then the findings in words."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sahmc._support.tables import Table, number
+from sahmc._support.validate import require
+from sahmc.models.positions import labels, named
+from sahmc.results.findings import Finding
+from sahmc.tilt.importance import by_columns, weighted_ess, weighted_mean, weighted_rhat, weighted_variance
+
+if TYPE_CHECKING:
+    from sahmc.results.result import Result
+
+SHOWN = 40
+"""Rows that are printed; all are in the DataFrame."""
+INTERVAL = 4000
+"""Equal-weight draws from which intervals are taken."""
+
+
+@dataclass(frozen=True, repr=False)
+class Summary:
+    """``columns`` hold a number for each of ``names``; ``headline`` tells of the run as a whole."""
+
+    headline: str
+    names: list[str]
+    columns: dict[str, np.ndarray]
+    findings: tuple[Finding, ...]
+
+    def to_dataframe(self) -> Any:
+        """A pandas DataFrame, a row for each quantity."""
+        import pandas as pd
+
+        return pd.DataFrame(self.columns, index=self.names)
+
+    def table(self, shown: int = SHOWN) -> Table:
+        """The first rows, rounded to what the Monte Carlo error leaves of them."""
+        rows = [self._row(i) for i in range(min(shown, len(self.names)))]
+        return Table("", list(self.columns), self.names[:shown], rows)
+
+    def _row(self, i: int) -> list[str]:
+        cells = []
+        for name, column in self.columns.items():
+            value = float(column[i])
+            if name == "ess":
+                cells.append("-" if np.isnan(value) else f"{value:.0f}")
+            else:
+                known = name == "r_hat" and not np.isnan(value)
+                cells.append(f"{value:.2f}" if known else number(value, 2 if name == "mcse" else 3))
+        return cells
+
+    @property
+    def verdict(self) -> str:
+        """One line on whether to trust the run."""
+        errors = sum(finding.severity == "error" for finding in self.findings)
+        if errors:
+            return f"Do not trust this run: {errors} error{'s' * (errors > 1)}."
+        return f"{len(self.findings)} warning{'s' * (len(self.findings) > 1)}." if self.findings else "No findings."
+
+    def __str__(self) -> str:
+        more = len(self.names) - SHOWN
+        rest = [f"... and {more} more rows, in to_dataframe()"] if more > 0 else []
+        lines = [f"{f.severity}: {f.sentence}\n    {f.advice} [{f.code}]" for f in self.findings]
+        return "\n".join([self.headline, "", str(self.table()), *rest, "", self.verdict, *lines])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        items = "".join(
+            f"<li><b>{f.severity}</b>: {html.escape(f.sentence)} {html.escape(f.advice)} <code>{f.code}</code></li>"
+            for f in self.findings
+        )
+        more = len(self.names) - SHOWN
+        rest = f"<p>… and {more} more rows, in <code>to_dataframe()</code></p>" if more > 0 else ""
+        return (
+            f"<p>{html.escape(self.headline)}</p>{self.table().to_html()}{rest}"
+            f"<p><b>{html.escape(self.verdict)}</b></p>" + (f"<ul>{items}</ul>" if items else "")
+        )
+
+
+def summarise(result: Result, fn: Callable[[Any], Any] | None, prob: float) -> Summary:
+    """Of ``fn`` of the position, or of the position itself."""
+    from arviz_stats.base import array_stats
+
+    require(0 < prob < 1, "prob must lie in (0, 1)", prob, "pass 0.94, say")
+    values = result.values(fn)
+    weight = result.weight
+    index = result.resample_index(min(weight.size, INTERVAL))
+    low, high = (f"hdi_{50 * (1 - prob):.3g}%", f"hdi_{50 * (1 + prob):.3g}%")
+
+    def measure(columns: np.ndarray) -> tuple[Any, ...]:
+        mean, error = weighted_mean(columns, weight)
+        still = (columns == columns[:1, :1]).all(axis=(0, 1))
+        found = (
+            np.sqrt(weighted_variance(columns, weight)),
+            error,
+            weighted_ess(columns, weight),
+            weighted_rhat(columns, weight),
+        )
+        constant = (0.0, 0.0, np.nan, np.nan)
+        return (mean, *(np.where(still, c, x) for c, x in zip(constant, found, strict=True)))
+
+    names: list[str] = []
+    parts: list[tuple[np.ndarray, ...]] = []
+    for name, leaf in named(values).items():
+        names += labels({name: leaf}, lead=2)
+        mean, sd, error, ess, rhat = by_columns(measure, leaf)
+        drawn = np.asarray(leaf[index], float)
+        hdi = np.asarray(array_stats.hdi(drawn, prob, axis=0))
+        parts.append(tuple(np.ravel(x) for x in (mean, sd, hdi[..., 0], hdi[..., 1], error, ess, rhat)))
+    columns = dict(
+        zip(
+            ("mean", "sd", low, high, "mcse", "ess", "r_hat"),
+            (np.concatenate(part) for part in zip(*parts, strict=True)),
+            strict=True,
+        )
+    )
+    return Summary(headline(result), names, columns, result.findings)
+
+
+def headline(result: Result) -> str:
+    """What was run, in a line."""
+    chains, draws = result.energy.shape
+    trips = f", {int(result.round_trips.sum())} round trips over {result.theta.shape[-1]} levels" * (
+        result.theta.shape[-1] > 1
+    )
+    return (
+        f"{chains} chains of {draws} draws, {result.settings['kernel']}, tilt {result.settings['tilt']}{trips}, "
+        f"{result.num_gradients:,} gradients, seed {result.settings['random_seed']}"
+    )

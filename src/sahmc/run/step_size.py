@@ -1,0 +1,55 @@
+"""Dual averaging of the step size, one for each level (Hoffman and Gelman 2014, section 3.2)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from sahmc.tilt.theta import pool
+
+GAMMA, T0, KAPPA = 0.05, 10.0, 0.75
+
+
+class StepSizeState(NamedTuple):
+    """log step sizes: in use, averaged, and the point they shrink to."""
+
+    log_step: Float[Array, " levels"]
+    log_average: Float[Array, " levels"]
+    centre: Float[Array, " levels"]
+    mean_error: Float[Array, " levels"]
+    num_updates: Int[Array, " levels"]
+
+
+def init_step_size(step: Float[Array, " levels"], *, eager: bool) -> StepSizeState:
+    """Start at ``step``. ``eager`` pulls towards ten times it, as for a first guess that costs least if large."""
+    log_step = jnp.log(step)
+    centre = log_step + jnp.log(10.0) if eager else log_step
+    return StepSizeState(log_step, log_step, centre, jnp.zeros_like(log_step), jnp.zeros(log_step.shape, jnp.int32))
+
+
+def update_step_size(
+    state: StepSizeState,
+    acceptance: Float[Array, " chains"],
+    level: Int[Array, " chains"],
+    target_accept: Float[Array, ""] | float,
+    learn: Array | bool,
+) -> StepSizeState:
+    """Each level learns from the mean acceptance of the chains that moved at it; without ``learn`` nothing changes.
+
+    An acceptance of nan says that a chain took no trajectory.
+    """
+    at_level = (level[:, None] == jnp.arange(state.log_step.shape[0])) & ~jnp.isnan(acceptance)[:, None]
+    count = jnp.sum(at_level, axis=0, dtype=jnp.int32)
+    mean = pool(jnp.where(at_level, acceptance[:, None], 0.0)) * (level.shape[0] / jnp.maximum(count, 1))
+
+    t = (state.num_updates + 1).astype(state.log_step.dtype)
+    eta = 1.0 / (t + T0)
+    mean_error = (1.0 - eta) * state.mean_error + eta * (target_accept - mean)
+    log_step = state.centre - jnp.sqrt(t) / GAMMA * mean_error
+    log_average = state.log_average + t**-KAPPA * (log_step - state.log_average)
+
+    new = StepSizeState(log_step, log_average, state.centre, mean_error, state.num_updates + 1)
+    keep = learn & (count > 0)
+    return StepSizeState(*(jnp.where(keep, n.astype(o.dtype), o) for n, o in zip(new, state, strict=True)))

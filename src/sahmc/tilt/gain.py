@@ -1,0 +1,35 @@
+"""Gain sequences a_t of the stochastic approximation."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from sahmc._support.pytree import strategy
+from sahmc._support.validate import require
+
+
+@strategy
+class Gain:
+    """a_t = (t0 / max(t0, t))^power, t = 1, 2, ...
+
+    The paper's gain is ``power=1``. The Robbins-Monro conditions, sum a_t = infinity and
+    sum a_t^zeta < infinity for some zeta in (1, 2), hold exactly for 1/2 < power <= 1; anything else
+    is refused.
+    """
+
+    t0: float | int
+    power: float | int = 1.0
+
+    def __post_init__(self) -> None:
+        require(self.t0 >= 1, "gain t0 must be at least 1", self.t0, "pass Gain(t0=...) with t0 >= 1")
+        require(
+            0.5 < self.power <= 1,
+            "gain power must lie in (1/2, 1], or it breaks the Robbins-Monro conditions",
+            self.power,
+            "use power=1, the paper's gain, or a value such as 0.75",
+        )
+
+    def __call__(self, t: Array | int) -> Float[Array, ""]:
+        t0 = jnp.asarray(self.t0, jnp.result_type(float))
+        return (t0 / jnp.maximum(t0, t)) ** self.power

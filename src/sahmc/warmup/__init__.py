@@ -1,0 +1,1 @@
+"""What is found out before draws are made."""
