@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from sahmc.landscape.modes import find_minima, fit_modes, nearest_modes
+from sahmc.models.energy import trace_energy
 from sahmc.models.model import Model
 from sahmc.testing.targets import eight_modes, gaussian, mixture, two_widths
-from sahmc.tilt.target import energy_program
 
 
 def program_of(target):
     example = jnp.asarray(target.start, jnp.float32)
-    return energy_program(Model(log_density=target.log_density), lambda flat: flat, example, True)
+    return trace_energy(Model(log_density=target.log_density), lambda flat: flat, example, True)
 
 
 def gaussians(centres, widths, num, seed=0):

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import sahmc
+from sahmc.models.energy import trace_energy
 from sahmc.testing.targets import eight_modes, student_mixture, two_widths
-from sahmc.tilt.target import energy_program
 from sahmc.warmup.climb import Rung, Search, fit_curve
 from sahmc.warmup.pilot import come_down
 from sahmc.warmup.warmup import ABOVE_MELTING, T_LEAST, find_top
@@ -62,9 +62,9 @@ def test_tails_too_heavy_for_more_heat_bound_the_ladder(tune):
 
 def test_absurd_starts_come_down_and_others_stay():
     target = eight_modes(5)
-    program = energy_program(sahmc.Model(log_density=target.log_density), lambda x: x, jnp.zeros(5), True)
+    energy_fn = trace_energy(sahmc.Model(log_density=target.log_density), lambda x: x, jnp.zeros(5), True)
     high = jnp.stack([jnp.full(5, 800.0), jnp.asarray(target.start, jnp.float32) + 1.5])
-    low, _ = come_down(program, high)
+    low, _ = come_down(energy_fn, high)
     assert -target.log_density(high[0]) > 1e6 and -target.log_density(low[0]) < 2000
     assert np.array_equal(low[1], high[1])
     result = sahmc.sample(target.log_density, high[0], random_seed=0)

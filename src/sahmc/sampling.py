@@ -1,4 +1,4 @@
-"""The front door: validate, pilot, ladder, adapt, freeze, draw."""
+"""The front door: check the arguments, warm up, draw, examine."""
 
 from __future__ import annotations
 
@@ -8,45 +8,45 @@ import warnings
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sahmc._support.traced import Program
+from sahmc._support.traced import TracedFunction
 from sahmc._support.validate import require, require_flag, require_function
 from sahmc._version import __version__
 from sahmc.algorithm import SAHMCState, init
-from sahmc.kernels import Kernel
-from sahmc.models.model import Labels, Model, as_model
-from sahmc.models.positions import View, check_starts, finite_starts, labels, split, starting_positions
+from sahmc.kernels.base import Kernel
+from sahmc.models.convert import as_model
+from sahmc.models.energy import trace_energy, trace_keep
+from sahmc.models.model import Labels, Model
+from sahmc.models.positions import Unpacker
+from sahmc.models.starts import check_starts, finite_starts, starting_positions
 from sahmc.results.findings import examine
+from sahmc.results.records import DrawRecord, RunRecord, ThetaRecord, ThetaTrace
 from sahmc.results.result import Result
-from sahmc.run.checkpoint import identity, keep_run, recorded
+from sahmc.run.checkpoint import identity, open_checkpoint, recorded, stored_arguments
 from sahmc.run.journal import Journal
-from sahmc.run.live import Source
-from sahmc.run.loop import RunState, Schedule, chunk_capacity, total_energy
+from sahmc.run.live import Live
+from sahmc.run.loop import Draw, RunState, Schedule, chunk_capacity
 from sahmc.run.plan import Plan, make_plan
 from sahmc.run.progress import Progress, progress
 from sahmc.run.round_trips import init_round_trips
-from sahmc.run.stage import Outcome, Runner
-from sahmc.run.stage import Path as ThetaPath
+from sahmc.run.stage import StageResult, StageRunner
 from sahmc.run.step_size import init_step_size
 from sahmc.tilt.gain import Gain
 from sahmc.tilt.importance import log_normalise
 from sahmc.tilt.partition import EnergyPartition, TemperatureLadder
-from sahmc.tilt.target import TiltedTarget, energy_program, keep_program
+from sahmc.tilt.target import TiltedTarget
 from sahmc.tilt.tilts import NoTilt, TemperedTilt, Tilt
 from sahmc.warmup.pilot import come_down
-from sahmc.warmup.tempered import Bench
-from sahmc.warmup.warmup import Ready, warm_up
+from sahmc.warmup.tempered import WarmupContext
+from sahmc.warmup.warmup import WarmedUp, warm_up
 
-RETRIES = 20
+START_ATTEMPTS = 20
 """Times that a model is asked for a start with a finite log density."""
-EXAMINED, EXAMINED_COORDINATES, EXAMINED_BYTES = 512, 1000, 2**27
-"""Chains and coordinates that are examined at most, and the size of their draws."""
 
 
 def sample(
@@ -87,22 +87,28 @@ def sample(
         Not needed for a model that knows where to start; in place of positions it takes named variables.
     model_args, model_kwargs
         Arguments of a NumPyro model.
-    draws, tune, chains, thin
-        Draws kept for each chain, the last of every ``thin`` iterations; iterations before that, for the warm-up:
-        pilot, search for modes, learning of theta; chains, which run side by side and learn together.
+    draws
+        Draws kept of each chain. Default 1000.
+    tune
+        Iterations before that, for the warm-up: pilot, climb, learning of theta. Default 1000.
+    chains
+        Chains, which run side by side and learn together: a few dozen cost little more than one. Default 32.
     random_seed
-        An int, a NumPy ``Generator`` or a JAX key; one is made up and recorded if None.
+        An int, a NumPy ``Generator`` or a JAX key; if None, one is drawn and recorded in ``Result.settings``.
     target_accept
         Acceptance the step size is tuned to. 0.8 suits HMC; a random walk wants about 0.3.
 
     Other parameters
     ----------------
-    kernel, tilt
-        A name or an object: "hmc", "nuts", "rmhmc", "random_walk"; "tempered", "linear", "step" (the
-        paper's), "none" (plain HMC).
+    kernel
+        How chains move: "hmc", "nuts", "rmhmc", "random_walk", or an object such as ``sahmc.HMC(metric="dense")``.
+    tilt
+        What theta belongs to: "tempered", "linear", "step" (the paper's), "none" (plain HMC), or an object.
+    thin
+        Iterations of which the last is kept as a draw. Default 1.
     partition
         ``EnergyPartition`` for the step and linear tilts, ``TemperatureLadder`` for the tempered one; found by the
-        search if None.
+        warm-up if None.
     gain
         A ``Gain``, or its t0, on the clock of the paper. If None, t0 is a twentieth of the adaptation and the gain
         decays as levels are seen.
@@ -131,24 +137,32 @@ def sample(
     Without a pilot run, that is when the kernel's step size and metric and the partition are all given, theta starts
     from zero and the algorithm is the paper's to the letter.
     """
-    arguments = {k: v for k, v in locals().items() if k not in ("checkpoint", "progressbar", "callback")}
+    algorithm = {
+        "draws": draws,
+        "tune": tune,
+        "chains": chains,
+        "target_accept": target_accept,
+        "kernel": kernel,
+        "tilt": tilt,
+        "partition": partition,
+        "gain": gain,
+        "desired": desired,
+        "theta": theta,
+        "adapt": adapt,
+        "thin": thin,
+        "jumps": jumps,
+    }
+    given = {
+        "model": model,
+        "initvals": initvals,
+        "model_args": model_args,
+        "model_kwargs": model_kwargs,
+        "keep": keep,
+        "save_warmup": save_warmup,
+        **algorithm,
+    }
     model = as_model(model, model_args, model_kwargs)
-    plan = make_plan(
-        model,
-        draws=draws,
-        tune=tune,
-        chains=chains,
-        thin=thin,
-        target_accept=target_accept,
-        kernel=kernel,
-        tilt=tilt,
-        partition=partition,
-        gain=gain,
-        desired=desired,
-        theta=theta,
-        adapt=adapt,
-        jumps=jumps,
-    )
+    plan = make_plan(model, **algorithm)
     for flag, name in ((save_warmup, "save_warmup"), (progressbar, "progressbar")):
         require_flag(flag, name)
     require_function(keep, "keep", "a position")
@@ -156,71 +170,87 @@ def sample(
     known = None if checkpoint is None else recorded(checkpoint)
     seed, rng_key = _seed(known["seed"] if known is not None and random_seed is None else random_seed)
     key_start, key_run = jax.random.split(rng_key)
-    plan, program, positions, unravel = prepared(model, plan, initvals, key_start)
-    view = View.of(model, unravel, positions[0])
-    kept = None if keep is None else keep_program(keep, view, positions[0])
+    ready = prepare(model, plan, initvals, key_start)
+    unpack = Unpacker.of(model, ready.unravel, ready.positions[0])
+    kept = None if keep is None else trace_keep(keep, unpack, ready.positions[0])
     journal = Journal()
     if checkpoint is not None:
-        energy = _evaluated(program, positions)[1].chains.energy  # tells callbacks apart, which have no text
-        what = identity(plan, seed, start=positions, model=program, energy=energy, keep=kept, save_warmup=save_warmup)
-        journal = keep_run(checkpoint, what, seed, arguments)
+        what = _identity(ready, seed, kept, save_warmup)
+        journal = open_checkpoint(checkpoint, what, seed, given)
 
     began = time.perf_counter()
     with closing(journal), progress(plan.stages, progressbar, callback) as report:
-        state, spent = _start(program, positions, plan)
-        runner = Runner(key_run, chunk_capacity(*positions.shape), report, journal)
-        ready = warm_up(Bench(runner, program, plan), state, save_warmup)
-        setup = dataclasses.replace(ready.setup, keep=kept)
-        drawn = ready.runner.stage("draw", ready.state, setup, _drawing(plan, ready), draws, keep=True, trace=True)
+        state, spent = _start(ready)
+        runner = StageRunner(key_run, chunk_capacity(*ready.positions.shape), report, journal)
+        warm = warm_up(WarmupContext(runner, ready.energy_fn, ready.plan), state, save_warmup)
+        warm = warm._replace(setup=dataclasses.replace(warm.setup, keep=kept))
+        drawn = warm.runner.run(
+            "draw", warm.state, warm.setup, _drawing(ready.plan, warm), draws, store=True, trace=True
+        )
 
-    settings = {
-        "random_seed": seed,
-        "kernel": plan.kernel.name,
-        "tilt": setup.tilt.name,
-        "prior": plan.has_prior,
-        **{
-            name: getattr(plan, name) for name in ("draws", "tune", "chains", "thin", "target_accept", "theta", "adapt")
-        },
-        "jumps": plan.jumps,
-        "gain": (float(setup.gain.t0), float(setup.gain.power)),
-        "interrupted": drawn.interrupted,
-        "sampling_time": journal.seconds + time.perf_counter() - began,
-        "versions": {"sahmc": __version__, "jax": jax.__version__, "numpy": np.__version__},
-    }
-    ready.record.gradients["start"] = spent
-    return _examined(_result(drawn, ready, view, kept is not None, settings, model.labels))
+    seconds = journal.seconds + time.perf_counter() - began
+    settings = _settings(ready.plan, warm, seed, drawn.interrupted, seconds)
+    return _result(drawn, warm, unpack, settings, model.labels, spent)
 
 
-def prepared(
-    model: Model, plan: Plan, initvals: Any, rng_key: jax.Array
-) -> tuple[Plan, Program, jax.Array, Callable[[jax.Array], Any]]:
-    """The plan for positions like these, the program of the energy, where chains start, and what a vector stands for.
+def resume(
+    checkpoint: str | Path, *, progressbar: bool = True, callback: Callable[[Progress], None] | None = None
+) -> Result:
+    """Go on with the run that is kept in a folder, as if it had never stopped; one that is complete is read back.
+
+    The model and the other arguments of ``sample`` were stored with it, by pickle: resume only what you trust.
+
+    Parameters
+    ----------
+    checkpoint
+        The folder that was passed to ``sample``.
+    progressbar, callback
+        As for ``sample``.
+    """
+    arguments = stored_arguments(checkpoint)
+    return sample(**arguments, checkpoint=checkpoint, progressbar=progressbar, callback=callback)
+
+
+class Prepared(NamedTuple):
+    """A model and a plan brought together: all that a run starts from."""
+
+    plan: Plan
+    """The plan for positions like these."""
+    energy_fn: TracedFunction
+    positions: jax.Array
+    """Where chains start, (chains, dim)."""
+    unravel: Callable[[jax.Array], Any]
+    """The map from a vector back to the structure of a position."""
+
+
+def prepare(model: Model, plan: Plan, initvals: Any, rng_key: jax.Array) -> Prepared:
+    """Trace the energy of a model and find where its chains start.
 
     Starts that the model itself draws are drawn again where its density is zero or undefined.
     """
     positions, unravel = starting_positions(model, initvals, plan.chains, rng_key)
     plan.kernel.check(positions.shape[1])
     plan = dataclasses.replace(plan, kernel=plan.kernel.bound(unravel, positions[0]))
-    program = energy_program(model, unravel, positions[0], plan.kernel.uses_gradient)
-    for attempt in range(1, RETRIES if initvals is None else 1):
-        lost = np.flatnonzero(~finite_starts(_evaluated(program, positions)[1].chains))
+    energy_fn = trace_energy(model, unravel, positions[0], plan.kernel.uses_gradient)
+    for attempt in range(1, START_ATTEMPTS if initvals is None else 1):
+        lost = np.flatnonzero(~finite_starts(_evaluated(energy_fn, positions)[1].chains))
         if not lost.size:
             break
         again, _ = starting_positions(model, None, plan.chains, jax.random.fold_in(rng_key, attempt))
         positions = positions.at[lost].set(again[lost])
-    return plan, program, positions, unravel
+    return Prepared(plan, energy_fn, positions, unravel)
 
 
-def warmed_up(program: Program, positions: jax.Array, plan: Plan, rng_key: jax.Array) -> Ready:
-    """The chains, the ladder and theta as they are when draws can be made, for a loop outside ``sample``."""
-    with progress(plan.stages, False, None) as report:
-        state, _ = _start(program, positions, plan)
-        runner = Runner(rng_key, chunk_capacity(*positions.shape), report, Journal())
-        return warm_up(Bench(runner, program, plan), state)
+def warm_up_only(ready: Prepared, rng_key: jax.Array) -> WarmedUp:
+    """Return the chains, the ladder and theta as they are when draws can be made, for a loop outside ``sample``."""
+    with progress(ready.plan.stages, False, None) as report:
+        state, _ = _start(ready)
+        runner = StageRunner(rng_key, chunk_capacity(*ready.positions.shape), report, Journal())
+        return warm_up(WarmupContext(runner, ready.energy_fn, ready.plan), state)
 
 
 def _seed(random_seed: Any) -> tuple[Any, jax.Array]:
-    """What to record, and the key."""
+    """Return what to record of a seed, and the key."""
     if isinstance(random_seed, jax.Array) and jnp.issubdtype(random_seed.dtype, jax.dtypes.prng_key):
         return jax.random.key_data(random_seed).tolist(), random_seed
     words = len(jax.random.key_data(jax.random.key(0)))
@@ -239,110 +269,124 @@ def _seed(random_seed: Any) -> tuple[Any, jax.Array]:
     return int(random_seed), jax.random.key(int(random_seed))
 
 
-def _start(program: Program, positions: jax.Array, plan: Plan) -> tuple[RunState, int]:
-    """The chains where they start, once it is known that the log density is finite there; and the gradients spent.
+def _identity(ready: Prepared, seed: Any, kept: TracedFunction | None, save_warmup: bool) -> dict[str, Any]:
+    """Return all that the bits of the run depend on."""
+    energy = _evaluated(ready.energy_fn, ready.positions)[1].chains.energy  # tells callbacks apart, which have no text
+    parts = {"start": ready.positions, "model": ready.energy_fn, "energy": energy, "keep": kept}
+    return identity(ready.plan, seed, **parts, save_warmup=save_warmup)
+
+
+def _start(ready: Prepared) -> tuple[RunState, int]:
+    """Return the chains where they start, once it is known that the log density is finite there; and the gradients.
 
     Where the step size is to be found, chains that start absurdly high come down first.
     """
+    positions, kernel = ready.positions, ready.plan.kernel
     one, spent = jnp.ones(1, positions.dtype), 0
-    target, start = _evaluated(program, positions)
+    target, start = _evaluated(ready.energy_fn, positions)
     check_starts(start.chains.energy, start.chains.grad, start.chains.base)
-    if plan.kernel.tunes_step_size and plan.kernel.uses_gradient:
-        positions, spent = come_down(program, positions)
+    if kernel.tunes_step_size and kernel.uses_gradient:
+        positions, spent = come_down(ready.energy_fn, positions)
         start = jax.jit(init)(target, positions)
     zero = jnp.zeros((), jnp.int32)
     steps, trips = init_step_size(one, eager=False), init_round_trips(len(positions))
     return RunState(start, steps, trips, zero, zero), spent
 
 
-def _evaluated(program: Program, positions: jax.Array) -> tuple[TiltedTarget, SAHMCState]:
+def _evaluated(energy_fn: TracedFunction, positions: jax.Array) -> tuple[TiltedTarget, SAHMCState]:
+    """Return the target without a tilt, and chains at these positions."""
     one = jnp.ones(1, positions.dtype)
-    target = TiltedTarget(program, NoTilt(), 0 * one, one)
+    target = TiltedTarget(energy_fn, NoTilt(), 0 * one, one)
     return target, jax.jit(init)(target, positions)
 
 
-def _drawing(plan: Plan, ready: Ready) -> Schedule:
-    bottom, top = _ends(ready.setup.tilt, ready.visits)
-    learn = plan.adapt == "always" and ready.setup.tilt.num_regions > 1
-    return Schedule(learn_theta=learn, thin=plan.thin * ready.setup.kernel.moves, bottom=bottom, top=top)
+def _drawing(plan: Plan, warm: WarmedUp) -> Schedule:
+    """Return what the last stage does."""
+    bottom, top = _ends(warm.setup.tilt, warm.visits)
+    learn = plan.adapt == "always" and warm.setup.tilt.num_regions > 1
+    return Schedule(learn_theta=learn, thin=plan.thin * warm.setup.kernel.moves, bottom=bottom, top=top)
 
 
 def _ends(tilt: Tilt, visits: np.ndarray) -> tuple[int, int]:
-    """Between which regions round trips are counted: the ends of a ladder, or the lowest and highest region seen."""
+    """Return between which regions round trips are counted: the ends of a ladder, or the lowest and highest seen."""
     seen = np.flatnonzero(visits.reshape(-1, visits.shape[-1]).sum(axis=0))
     if isinstance(tilt, TemperedTilt) or not seen.size:
         return 0, tilt.num_regions - 1
     return int(seen[0]), int(seen[-1])
 
 
-def _result(drawn: Outcome, ready: Ready, view: View, kept: bool, settings: dict[str, Any], about: Labels) -> Result:
-    """All arrays by chain; positions that are on disk stay there. ``kept`` tells that they are not whole."""
-    position = jax.tree.map(lambda x: np.swapaxes(x, 0, 1), drawn.draws.position)
-    rest = jax.tree.map(lambda x: np.ascontiguousarray(np.swapaxes(x, 0, 1)), drawn.draws._replace(position=None))
-    state, setup = drawn.state, ready.setup
-    return Result(
-        draws=position if kept else view.all(position),
-        energy=rest.energy,
-        log_density=-total_energy(rest),
-        region=rest.region,
-        log_weight=log_normalise(rest.log_weight),
-        acceptance=rest.acceptance_rate,
-        diverging=rest.diverging,
-        tree_depth=rest.tree_depth,
-        theta=np.array(state.sahmc.theta.theta),
-        visits=drawn.visits,
-        desired=np.array(setup.desired),
+def _settings(plan: Plan, warm: WarmedUp, seed: Any, interrupted: bool, seconds: float) -> dict[str, Any]:
+    """Return the arguments of the run, what became of them, and versions, as JSON can hold them."""
+    names = ("draws", "tune", "chains", "thin", "target_accept", "theta", "adapt")
+    gain = warm.setup.gain
+    return {
+        "random_seed": seed,
+        "kernel": plan.kernel.name,
+        "tilt": warm.setup.tilt.name,
+        "prior": plan.has_prior,
+        **{name: getattr(plan, name) for name in names},
+        "jumps": plan.jumps,
+        "gain": [float(gain.t0), float(gain.power)],
+        "interrupted": interrupted,
+        "sampling_time": seconds,
+        "versions": {"sahmc": __version__, "jax": jax.__version__, "numpy": np.__version__},
+    }
+
+
+def _result(
+    drawn: StageResult, warm: WarmedUp, unpack: Unpacker, settings: dict[str, Any], labels: Labels, spent: int
+) -> Result:
+    """Return the result, with its modes and findings, of which a warning tells; ``spent`` on starts are gradients."""
+    assert drawn.draws is not None
+    state, setup, whole = drawn.state, warm.setup, warm.setup.keep is None
+    positions = jax.tree.map(lambda x: np.swapaxes(x, 0, 1), drawn.draws.position)
+    live = Live(setup, jnp.exp(state.steps.log_step), warm.finder, warm.modes, unpack, positions if whole else None)
+    warmup = dataclasses.replace(warm.record, gradients={**warm.record.gradients, "start": spent})
+    record = RunRecord(
+        draws=_draw_record(drawn.draws, unpack if whole else None, normalise=True),
+        learnt=ThetaRecord(
+            theta=np.array(state.sahmc.theta.theta),
+            visits=drawn.visits,
+            desired=np.array(setup.desired),
+            step_size=np.array(setup.kernel.step_size * jnp.exp(state.steps.log_step)),
+            trace=ThetaTrace.join(warm.trace, drawn.trace),
+        ),
+        counts=drawn.counts,
         round_trips=np.array(state.trips.trips),
-        step_size=np.array(setup.kernel.step_size * jnp.exp(state.steps.log_step)),
-        num_gradients=sum(ready.record.gradients.values()) + drawn.tally.gradients,
-        num_diverging=drawn.tally.diverging,
-        num_failed=drawn.tally.failed,
-        num_deepest=drawn.tally.deepest,
-        num_trajectories=drawn.tally.trajectories,
-        jumps=(drawn.tally.jumps, drawn.tally.jumps_accepted),
-        warmup=ready.record,
+        num_gradients=sum(warmup.gradients.values()) + drawn.counts.gradients,
+        warmup=warmup,
         tilt=setup.tilt,
-        settings=MappingProxyType(settings),
-        path=ThetaPath.join(ready.path, drawn.path),
-        warmup_draws=None if ready.draws is None else ready.draws._replace(position=view.all(ready.draws.position)),
-        labels=Labels() if kept else about,
-        source=Source(setup, jnp.exp(state.steps.log_step), ready.scout, ready.modes, view, None if kept else position),
+        settings=settings,
+        labels=labels if whole else Labels(),
+        warmup_draws=None if warm.draws is None else _draw_record(warm.draws, unpack, normalise=False),
     )
-
-
-def _examined(result: Result) -> Result:
-    """The result with its modes and findings, of which a warning tells."""
-    spent = 0
-    assert result.source is not None
-    if int(result.source.modes.num) and result.source.flat is not None:
-        sightings, spent = result.source.sight(-result.log_density, result.log_weight)
-        result = dataclasses.replace(result, sightings=sightings)
-    flat, names, every = _quantities(result)
-    findings = examine(result, flat, names, every)
+    if int(live.modes.num) and whole:
+        modes, looked = live.find_modes(record.draws)
+        record = dataclasses.replace(record, modes=modes, num_gradients=record.num_gradients + looked)
+    findings = examine(record, live.structured_positions() if whole else record.draws.values)
     if findings:
         lines = "\n".join(f"  - {finding}" for finding in findings)
-        warnings.warn(f"sahmc found fault with this run (Result.findings):\n{lines}", stacklevel=3)
-    return dataclasses.replace(result, findings=findings, num_gradients=result.num_gradients + spent)
+        warnings.warn(f"sahmc found problems with this run (Result.findings):\n{lines}", stacklevel=3)
+    return Result(dataclasses.replace(record, findings=findings), live)
 
 
-def _quantities(result: Result) -> tuple[np.ndarray, list[str], tuple[int, int]]:
-    """What is examined: coordinates of positions (chain, draw, coordinate), their names, of which chains and draws.
+def _draw_record(draws: Draw, unpack: Unpacker | None, normalise: bool) -> DrawRecord:
+    """Return draws (draw, chain, ...) by chain; positions that are on disk stay there.
 
-    All of them or, since this is the host's work, some, evenly spread.
+    ``unpack`` makes variables of positions; None stands for what ``keep`` has made of them. ``normalise`` makes the
+    weights sum to 1.
     """
-    assert result.source is not None
-    flat = result.source.flat
-    whole = result.draws if flat is None else split(flat, result.source.view.unravel)
-    leaves = [leaf.reshape(*leaf.shape[:2], -1) for leaf in jax.tree.leaves(whole)]
-    known = labels(whole, lead=2)
-    chains, draws = result.energy.shape
-    dim = sum(leaf.shape[2] for leaf in leaves)
-    coordinates = -(-dim // EXAMINED_COORDINATES)
-    every = -(-chains // EXAMINED), -(-8 * min(chains, EXAMINED) * draws * -(-dim // coordinates) // EXAMINED_BYTES)
-    parts, names, first = [], [], 0
-    for leaf in leaves:
-        pick = np.arange(-first % coordinates, leaf.shape[2], coordinates)
-        parts.append(leaf[:: every[0], :: every[1], pick])
-        names += [known[first + i] for i in pick]
-        first += leaf.shape[2]
-    return np.concatenate(parts, axis=2), names, every
+    position = jax.tree.map(lambda x: np.swapaxes(x, 0, 1), draws.position)
+    rest = jax.tree.map(lambda x: np.ascontiguousarray(np.swapaxes(x, 0, 1)), draws._replace(position=None))
+    leaves, structure = jax.tree.flatten(position if unpack is None else unpack.all(position))
+    return DrawRecord(
+        leaves=tuple(leaves),
+        structure=structure,
+        energy=rest.energy,
+        log_density=-rest.total_energy,
+        region=rest.region,
+        log_weight=log_normalise(rest.log_weight) if normalise else rest.log_weight,
+        acceptance_rate=rest.acceptance_rate,
+        diverging=rest.diverging,
+        tree_depth=rest.tree_depth,
+    )

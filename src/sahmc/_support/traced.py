@@ -14,7 +14,7 @@ from sahmc._support.pytree import static, strategy
 
 
 @strategy
-class Program:
+class TracedFunction:
     """A function of one array as a closed program: its constants are data, its steps are static.
 
     Two programs with the same steps are the same object to ``jit``, so a second run of the same model, or of the
@@ -31,11 +31,11 @@ class Program:
         return jax.tree.unflatten(self.returns, leaves)
 
 
-def trace(fn: Callable[[jax.Array], Any], example: jax.Array) -> Program:
+def trace(fn: Callable[[jax.Array], Any], example: jax.Array) -> TracedFunction:
     """Call ``fn`` once, on a stand-in for ``example``."""
     closed, shape = jax.make_jaxpr(fn, return_shape=True)(example)
     consts = [jax.numpy.asarray(c) for c in closed.consts]
-    return Program(consts, _interned(_Steps(closed.jaxpr)), jax.tree.structure(shape))
+    return TracedFunction(consts, _interned(_Steps(closed.jaxpr)), jax.tree.structure(shape))
 
 
 class _Steps:

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sahmc._version import __version__
+from sahmc.kernels import KERNELS
 from sahmc.paper import NAMES
+from sahmc.tilt import TILTS
 
 if TYPE_CHECKING:
     from sahmc.results.result import Result
@@ -85,9 +87,9 @@ def parser() -> argparse.ArgumentParser:
     sample.add_argument("--tune", type=int, default=1000, metavar="N", help="warm-up iterations (default: %(default)s)")
     sample.add_argument("--chains", type=int, default=32, metavar="N", help="chains (default: %(default)s)")
     sample.add_argument("--thin", type=int, default=1, metavar="N", help="keep every N-th draw (default: %(default)s)")
-    sample.add_argument("--seed", type=int, metavar="N", help="random seed (default: made up, and recorded)")
-    sample.add_argument("--kernel", default="hmc", help="hmc, nuts, rmhmc or random_walk (default: %(default)s)")
-    sample.add_argument("--tilt", default="tempered", help="tempered, linear, step or none (default: %(default)s)")
+    sample.add_argument("--seed", type=int, metavar="N", help="random seed (default: a random one, which is recorded)")
+    sample.add_argument("--kernel", default=next(iter(KERNELS)), help=f"{', '.join(KERNELS)} (default: %(default)s)")
+    sample.add_argument("--tilt", default=next(iter(TILTS)), help=f"{', '.join(TILTS)} (default: %(default)s)")
     sample.add_argument("--target-accept", type=float, default=0.8, metavar="P", help="(default: %(default)s)")
     sample.add_argument("--x64", action="store_true", help="compute in double precision")
     sample.add_argument(
@@ -201,7 +203,7 @@ def _sample(args: Any) -> int:
 
 def _resume(args: Any) -> int:
     _check_output(args)
-    from sahmc.run.checkpoint import resume
+    from sahmc.sampling import resume
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
@@ -229,33 +231,33 @@ def _finish(result: Result, args: Any) -> int:
 def _print(result: Result) -> int:
     """The summary, and the exit status that goes with it."""
     print(result.summary())
-    if result.sightings is not None and len(result.sightings.energy) > 1:
+    if result.mode_assignment is not None and len(result.mode_assignment.energy) > 1:
         print(f"\nModes:\n{result.modes()}")
     return DOUBTFUL if any(finding.severity == "error" for finding in result.findings) else GOOD
 
 
 def _summary(args: Any) -> int:
-    from sahmc.results.files import load
+    from sahmc.results.result import Result
 
-    return _print(load(args.run_file))
+    return _print(Result.load(args.run_file))
 
 
 def _report(args: Any) -> int:
     from sahmc.plots.report import write_report
-    from sahmc.results.files import load
+    from sahmc.results.result import Result
 
     out = args.out or args.run_file.with_suffix(".html")
-    write_report(load(args.run_file), out)
+    write_report(Result.load(args.run_file), out)
     print(f"Wrote {out}")
     return GOOD
 
 
 def _plot(args: Any) -> int:
     from sahmc.plots.figures import plot_overview, save_figure
-    from sahmc.results.files import load
+    from sahmc.results.result import Result
 
     out = args.out or args.run_file.with_suffix(".png")
-    save_figure(plot_overview(load(args.run_file)), out)
+    save_figure(plot_overview(Result.load(args.run_file)), out)
     print(f"Wrote {out}")
     return GOOD
 

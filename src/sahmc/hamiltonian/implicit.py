@@ -18,7 +18,7 @@ from sahmc.tilt.target import ChainState, TiltedTarget
 from sahmc.tilt.tilts import Energy, Level
 
 Vector = Float[Array, " dim"]
-BACK = 10.0
+RETURN_TOLERANCES = 10.0
 """How far from where it began, in tolerances, a step may come back to."""
 
 
@@ -126,7 +126,7 @@ class GeneralisedLeapfrog(Integrator):
             _, (ends, momenta, found) = jax.lax.scan(turn, (state, momentum), None, 2)  # a step, and the step back
             here = metric.at(target, state.position)
             off = here.size(ends.position[1] - state.position, momenta[1] + momentum)
-            returned = off <= BACK * (tolerance + rounding * here.size(state.position, momentum))
+            returned = off <= RETURN_TOLERANCES * (tolerance + rounding * here.size(state.position, momentum))
             new, new_momentum = jax.tree.map(lambda x: x[0], (ends, momenta))
             return new, new_momentum, solved & found.all() & returned
 

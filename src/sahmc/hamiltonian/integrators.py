@@ -10,6 +10,7 @@ import jax
 from jaxtyping import Array, Float
 
 from sahmc._support.pytree import strategy
+from sahmc._support.validate import require_known
 from sahmc.hamiltonian.metrics import ConstantMetric
 from sahmc.tilt.target import ChainState, TiltedTarget
 from sahmc.tilt.tilts import Energy, Level
@@ -99,3 +100,11 @@ class MinimumNorm(Splitting):
 
 
 INTEGRATORS: dict[str, type[Splitting]] = {i.name: i for i in (Leapfrog, MinimumNorm)}
+
+
+def splitting_integrator(integrator: Any) -> Splitting:
+    """Return the integrator that an object or a name stands for; raise ``ValueError`` for anything else."""
+    if isinstance(integrator, Splitting):
+        return integrator
+    require_known(integrator, INTEGRATORS, "integrator")
+    return INTEGRATORS[integrator]()

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from sahmc._support.pytree import strategy
-from sahmc._support.validate import require
+from sahmc._support.pytree import converted, strategy
+from sahmc._support.validate import require, require_known
 from sahmc.hamiltonian.spread import Spread
 
 Vector = Float[Array, " dim"]
@@ -79,22 +79,23 @@ class UnitMetric(ConstantMetric):
         return momentum
 
 
+def _variances(inverse_mass: Any) -> Vector:
+    values = np.asarray(inverse_mass, dtype=float)
+    require(
+        values.ndim == 1 and np.all(np.isfinite(values)) and np.all(values > 0),
+        "a diagonal metric needs a vector of positive variances",
+        values.tolist(),
+        "pass the variances of the position, or metric='diagonal' to have them estimated",
+    )
+    return jnp.asarray(values)
+
+
 @strategy
 class DiagonalMetric(ConstantMetric):
     """M^-1 = diag(inverse_mass)."""
 
-    inverse_mass: Any
+    inverse_mass: Any = converted(_variances)
     name: ClassVar[str] = "diagonal"
-
-    def __post_init__(self) -> None:
-        values = np.asarray(self.inverse_mass, dtype=float)
-        require(
-            values.ndim == 1 and np.all(np.isfinite(values)) and np.all(values > 0),
-            "a diagonal metric needs a vector of positive variances",
-            values.tolist(),
-            "pass the variances of the position, or metric='diagonal' to have them estimated",
-        )
-        object.__setattr__(self, "inverse_mass", jnp.asarray(values))
 
     @classmethod
     def fit(cls, spread: Spread) -> DiagonalMetric:
@@ -110,24 +111,25 @@ class DiagonalMetric(ConstantMetric):
         return jnp.asarray(self.inverse_mass, momentum.dtype) * momentum
 
 
+def _covariance(inverse_mass: Any) -> Float[Array, "dim dim"]:
+    values = np.asarray(inverse_mass, dtype=float)
+    square = values.ndim == 2 and values.shape[0] == values.shape[1] and bool(np.all(np.isfinite(values)))
+    smallest = np.linalg.eigvalsh(values).min() if square and np.allclose(values, values.T) else -np.inf
+    require(
+        smallest > 0,
+        "a dense metric needs a symmetric positive definite matrix",
+        values.tolist() if values.size <= 16 else f"shape {values.shape}, smallest eigenvalue {smallest:.3g}",
+        "pass a covariance of the position, a little added to its diagonal, or metric='dense' to have it estimated",
+    )
+    return jnp.asarray(values)
+
+
 @strategy
 class DenseMetric(ConstantMetric):
     """M^-1 = inverse_mass, any symmetric positive definite matrix."""
 
-    inverse_mass: Any
+    inverse_mass: Any = converted(_covariance)
     name: ClassVar[str] = "dense"
-
-    def __post_init__(self) -> None:
-        values = np.asarray(self.inverse_mass, dtype=float)
-        square = values.ndim == 2 and values.shape[0] == values.shape[1] and bool(np.all(np.isfinite(values)))
-        smallest = np.linalg.eigvalsh(values).min() if square and np.allclose(values, values.T) else -np.inf
-        require(
-            smallest > 0,
-            "a dense metric needs a symmetric positive definite matrix",
-            values.tolist() if values.size <= 16 else f"shape {values.shape}, smallest eigenvalue {smallest:.3g}",
-            "pass a covariance of the position, a little added to its diagonal, or metric='dense' to have it estimated",
-        )
-        object.__setattr__(self, "inverse_mass", jnp.asarray(values))
 
     @classmethod
     def fit(cls, spread: Spread) -> DenseMetric:
@@ -145,6 +147,10 @@ class DenseMetric(ConstantMetric):
         return jnp.asarray(self.inverse_mass, momentum.dtype) @ momentum
 
 
+def _floats(values: Any) -> Float[Array, "*any"]:
+    return jnp.asarray(np.asarray(values, float))
+
+
 @strategy
 class LowRankMetric(ConstantMetric):
     """M^-1 = S (I + V (diag(values) - I) V') S, S = diag(scale), V of few orthonormal columns.
@@ -153,9 +159,9 @@ class LowRankMetric(ConstantMetric):
     dense metric costs d squared. Columns of zeros with the value 1 add nothing.
     """
 
-    scale: Any
-    vectors: Any
-    values: Any
+    scale: Any = converted(_floats)
+    vectors: Any = converted(_floats)
+    values: Any = converted(_floats)
     name: ClassVar[str] = "low_rank"
 
     def __post_init__(self) -> None:
@@ -177,8 +183,6 @@ class LowRankMetric(ConstantMetric):
             f"products {np.round(gram, 3).tolist() if gram.size <= 16 else 'of other vectors'}",
             "take those of a singular value decomposition",
         )
-        for name, part in (("scale", scale), ("vectors", vectors), ("values", values)):
-            object.__setattr__(self, name, jnp.asarray(part))
 
     @classmethod
     def fit(cls, spread: Spread) -> LowRankMetric:
@@ -212,3 +216,11 @@ def _check_dim(inverse_mass: Any, dim: int) -> None:
 
 
 METRICS: dict[str, type[ConstantMetric]] = {m.name: m for m in (UnitMetric, DiagonalMetric, DenseMetric, LowRankMetric)}
+
+
+def constant_metric(metric: Any) -> ConstantMetric | str:
+    """Return a metric, or the name of one that is still to be estimated; raise ``ValueError`` for anything else."""
+    if isinstance(metric, ConstantMetric):
+        return metric
+    require_known(metric, METRICS, "metric")
+    return UnitMetric() if metric == UnitMetric.name else metric

@@ -12,7 +12,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from sahmc._support.pytree import static, strategy
+from sahmc._support.pytree import static, strategy, updated
 from sahmc._support.traced import trace
 from sahmc._support.validate import require
 from sahmc.hamiltonian.metrics import Kinetic, Metric
@@ -81,11 +81,7 @@ class SoftAbs(PositionMetric):
         require(ok, "alpha must be a positive number", self.alpha, "pass 1 / the least eigenvalue that matters")
 
     def matrix(self, target: TiltedTarget, position: Vector) -> Matrix:
-        def gradient(x: Vector) -> Any:
-            state = target.evaluate(x)
-            return state.grad if state.base is None else state.grad + state.base.grad
-
-        hessian = jax.jacfwd(gradient)(position)
+        hessian = jax.jacfwd(lambda x: target.evaluate(x).total_grad)(position)
         return softabs(0.5 * (hessian + hessian.T), jnp.asarray(self.alpha, position.dtype))
 
 
@@ -94,16 +90,16 @@ class MetricFunction(PositionMetric):
     """G(x) as the user gives it."""
 
     function: Any = static()
-    program: Any = None
+    traced: Any = None
     name: ClassVar[str] = "function"
 
     def matrix(self, target: TiltedTarget, position: Vector) -> Matrix:
-        return (self.function if self.program is None else self.program)(position)
+        return (self.function if self.traced is None else self.traced)(position)
 
     def bound(self, unravel: Callable[[Any], Any], example: Vector) -> MetricFunction:
         dim = example.shape[0]
-        program = trace(lambda flat: jnp.asarray(self.function(unravel(flat)), flat.dtype), example)
-        value = np.asarray(program(example), float)
+        traced = trace(lambda flat: jnp.asarray(self.function(unravel(flat)), flat.dtype), example)
+        value = np.asarray(traced(example), float)
         square = value.shape == (dim, dim) and bool(np.isfinite(value).all()) and np.allclose(value, value.T, rtol=1e-3)
         smallest = np.linalg.eigvalsh(value).min() if square else np.nan
         require(
@@ -112,10 +108,7 @@ class MetricFunction(PositionMetric):
             f"shape {value.shape}, smallest eigenvalue {smallest:.3g}",
             "return the expected Hessian of -log density, a little added to its diagonal, or use metric='softabs'",
         )
-        new = object.__new__(MetricFunction)  # all that depends on the user's function is in the program
-        object.__setattr__(new, "function", None)
-        object.__setattr__(new, "program", program)
-        return new
+        return updated(self, function=None, traced=traced)  # all that depends on the user's function is traced
 
 
 def fisher_metric(residuals: Any, precision: Any = 0.0) -> MetricFunction:
@@ -135,6 +128,20 @@ def fisher_metric(residuals: Any, precision: Any = 0.0) -> MetricFunction:
         return jacobian.T @ jacobian + prior.astype(flat.dtype)
 
     return MetricFunction(metric_fn)
+
+
+def position_metric(metric: Any) -> PositionMetric:
+    """Return the metric that an object, a function of the position or "softabs" stands for; raise for anything else."""
+    if callable(metric):
+        return MetricFunction(metric)
+    metric = SoftAbs() if metric == SoftAbs.name else metric
+    require(
+        isinstance(metric, PositionMetric),
+        "metric must be a function of the position, 'softabs' or a metric object",
+        metric,
+        "pass a function that returns G(x), or use HMC for a metric that is the same everywhere",
+    )
+    return metric
 
 
 @jax.custom_jvp

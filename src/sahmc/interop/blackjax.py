@@ -13,7 +13,7 @@ from jax.flatten_util import ravel_pytree
 from sahmc._support.validate import is_number, require, require_function
 from sahmc.algorithm import SAHMCState, init, sahmc_step
 from sahmc.hamiltonian.metrics import DenseMetric, DiagonalMetric, UnitMetric
-from sahmc.kernels import HMC
+from sahmc.kernels.hmc import HMC
 from sahmc.tilt.gain import Gain
 from sahmc.tilt.target import TiltedTarget
 from sahmc.tilt.theta import desired_frequencies

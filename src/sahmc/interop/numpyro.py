@@ -15,7 +15,7 @@ from sahmc.models.model import Model
 from sahmc.models.numpyro import from_numpyro
 from sahmc.run.loop import NEVER, RunState, Schedule, Setup, run_chunk
 from sahmc.run.plan import make_plan
-from sahmc.sampling import prepared, warmed_up
+from sahmc.sampling import prepare, warm_up_only
 from sahmc.tilt.importance import log_normalise, systematic_resample
 
 
@@ -26,7 +26,7 @@ class AdaptState(NamedTuple):
     theta: Any
 
 
-class SAHMCState(NamedTuple):
+class NumPyroState(NamedTuple):
     """Of one chain, or of several with a leading axis; ``run`` and ``setup`` are of all together."""
 
     i: Any
@@ -83,13 +83,13 @@ class SAHMC(MCMCKernel):
         made = self._made
         return (lambda z: z) if made is None or made.constrain is None else made.constrain
 
-    def get_diagnostics_str(self, state: SAHMCState) -> str:
+    def get_diagnostics_str(self, state: NumPyroState) -> str:
         step = float(jnp.ravel(state.adapt_state.step_size)[0])
         return f"{int(state.num_steps)} steps of size {step:.2e}. acc. prob={float(state.accept_prob):.2f}"
 
     def init(
         self, rng_key: Any, num_warmup: int, init_params: Any = None, model_args: Any = (), model_kwargs: Any = None
-    ) -> SAHMCState:
+    ) -> NumPyroState:
         traced = isinstance(rng_key, jax.core.Tracer)
         require(
             not traced,
@@ -114,20 +114,20 @@ class SAHMC(MCMCKernel):
         )  # fmt: skip
         key_start, key_run, key_draw = jax.random.split(rng_key[0] if many else rng_key, 3)
         as_given = dataclasses.replace(made, unconstrain=None)  # NumPyro's init_params are unconstrained
-        plan, program, positions, unravel = prepared(as_given, plan, init_params, key_start)
-        ready = warmed_up(program, positions, plan, key_run)
-        self._unravel, self._many, self._num_warmup = unravel, many, num_warmup
-        state = self._state(0, ready.state, ready.setup, jnp.int32(ready.setup.kernel.moves), key_draw, None)
+        ready = prepare(as_given, plan, init_params, key_start)
+        warm = warm_up_only(ready, key_run)
+        self._unravel, self._many, self._num_warmup = ready.unravel, many, num_warmup
+        state = self._state(0, warm.state, warm.setup, jnp.int32(warm.setup.kernel.moves), key_draw, None)
         return jax.tree.map(jnp.asarray, state)
 
-    def sample(self, state: SAHMCState, model_args: Any, model_kwargs: Any) -> SAHMCState:
+    def sample(self, state: NumPyroState, model_args: Any, model_kwargs: Any) -> NumPyroState:
         """One iteration; none while NumPyro believes that the warm-up goes on."""
 
-        def move(state: SAHMCState) -> SAHMCState:
+        def move(state: NumPyroState) -> NumPyroState:
             schedule = Schedule(thin=state.moves, top=state.setup.tilt.num_regions - 1)
             numbers = (state.moves, jnp.int32(0), jnp.int32(NEVER))
-            run, draw, _, tally = run_chunk(state.rng_key, state.run, state.setup, schedule, *numbers, 1)
-            return self._state(state.i, run, state.setup, state.moves, state.rng_key, (draw, tally))
+            run, draw, _, counts = run_chunk(state.rng_key, state.run, state.setup, schedule, *numbers, 1)
+            return self._state(state.i, run, state.setup, state.moves, state.rng_key, (draw, counts))
 
         i = state.i if state.i.ndim == 0 else state.i[0]
         moved = jax.lax.cond(i < self._num_warmup, lambda s: s, move, state)
@@ -138,7 +138,7 @@ class SAHMC(MCMCKernel):
             return from_numpyro(self._model, *args, **kwargs)
         return Model(log_density=lambda z: -self._potential_fn(z))
 
-    def _state(self, i: Any, run: RunState, setup: Setup, moves: Any, rng_key: Any, made: Any) -> SAHMCState:
+    def _state(self, i: Any, run: RunState, setup: Setup, moves: Any, rng_key: Any, made: Any) -> NumPyroState:
         """By NumPyro's names; ``made`` is what the last iteration drew."""
         chains = run.sahmc.chains
         energy = chains.total_energy
@@ -146,21 +146,21 @@ class SAHMC(MCMCKernel):
         own |= {"region": jnp.zeros(energy.shape, jnp.int32), "diverging": jnp.zeros(energy.shape, bool)}
         steps = jnp.zeros(energy.shape, jnp.int32)
         if made is not None:
-            draw, tally = made
+            draw, counts = made
             own = {
                 "accept_prob": draw.acceptance_rate[0],
                 "log_weight": draw.log_weight[0],
                 "region": draw.region[0],
                 "diverging": draw.diverging[0],
             }
-            steps = jnp.full(energy.shape, tally.gradients // len(energy), jnp.int32)
+            steps = jnp.full(energy.shape, counts.gradients // len(energy), jnp.int32)
         z = jax.vmap(self._unravel)(chains.position)
         count = jnp.broadcast_to(jnp.asarray(i, jnp.int32).reshape(-1)[:1], energy.shape)
         per_chain = dict(i=count, z=z, potential_energy=energy, energy=chains.energy, num_steps=steps, **own)
         if not self._many:
             per_chain = jax.tree.map(lambda x: x[0], per_chain)
         learnt = AdaptState(setup.kernel.step_size * jnp.exp(run.steps.log_step), run.sahmc.theta.theta)
-        return SAHMCState(**per_chain, adapt_state=learnt, rng_key=rng_key, run=run, setup=setup, moves=moves)
+        return NumPyroState(**per_chain, adapt_state=learnt, rng_key=rng_key, run=run, setup=setup, moves=moves)
 
 
 def resample(mcmc: MCMC, n: int | None = None, seed: int = 0) -> dict[str, np.ndarray]:

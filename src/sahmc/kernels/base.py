@@ -68,6 +68,10 @@ class Kernel(ABC):
         """Whether ``tuned`` looks at how draws spread."""
         return False
 
+    def describe(self) -> dict[str, Any]:
+        """Return what a person would want to know of this kernel, as JSON can hold it."""
+        return {"name": self.name, "moves": self.moves}
+
     def check(self, dim: int) -> None:  # noqa: B027
         """Raise a ValueError if this kernel does not fit positions of this dimension."""
 
@@ -143,10 +147,12 @@ def draw_noise(rng_key: Key[Array, ""], like: Float[Array, " dim"], uniforms: in
     return normal[:dim], ndtr(normal[dim:])
 
 
-def require_step_size(step_size: Any) -> None:
+def checked_step_size(step_size: Any) -> Any:
+    """Return a step size, a positive number or None to have it tuned; raise ``ValueError`` for anything else."""
     require(
         step_size is None or (np.ndim(step_size) == 0 and 0 < step_size < np.inf),
         "step_size must be a positive number",
         step_size,
         "pass one, or None to have it tuned",
     )
+    return step_size

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, ClassVar
 
-import jax
-import numpy as np
 from jaxtyping import Array, Key
 
-from sahmc._support.pytree import static, strategy
-from sahmc._support.validate import require, require_count
-from sahmc.hamiltonian.integrators import Leapfrog
-from sahmc.kernels.base import TransitionInfo, conclude, draw_noise
+from sahmc._support.pytree import converted, strategy, updated
+from sahmc._support.validate import require
+from sahmc.hamiltonian.integrators import Leapfrog, splitting_integrator
+from sahmc.hamiltonian.metrics import constant_metric
+from sahmc.kernels.base import TransitionInfo, checked_step_size, conclude, draw_noise
 from sahmc.kernels.mechanical import Mechanical
+from sahmc.kernels.trajectory_length import trajectory_length
 from sahmc.tilt.target import ChainState, TiltedTarget
 
 
@@ -29,48 +28,28 @@ class HMC(Mechanical):
     ``jitter`` spreads the step size uniformly by that fraction to either side.
     """
 
-    step_size: Any = None
-    num_integration_steps: int | tuple[int, int] | None = static(default=None)
-    metric: Any = "diagonal"
+    step_size: Any = converted(checked_step_size, default=None)
+    num_integration_steps: Any = converted(trajectory_length, default=None)
+    metric: Any = converted(constant_metric, default="diagonal")
     jitter: float | int = 0.3
-    integrator: Any = Leapfrog()
-    longest: Any = dataclasses.field(default=4, init=False)
-    length: Any = dataclasses.field(default=None, init=False)
+    integrator: Any = converted(splitting_integrator, default_factory=Leapfrog)
     name: ClassVar[str] = "hmc"
 
     def __post_init__(self) -> None:
-        self.check_parts()
-        length = self.num_integration_steps
-        low, high = self._bounds
-        require_count(low, "num_integration_steps")
-        require_count(high, "num_integration_steps")
-        require(low <= high, "a random trajectory length is a pair (low, high)", length, "swap the two")
         require(0 <= self.jitter < 1, "jitter must lie in [0, 1)", self.jitter, "use 0.3, or 0 for a fixed step size")
-
-    def lengthened(self, quarter: float) -> HMC:
-        if self.num_integration_steps is not None:
-            return self
-        new = jax.tree.map(lambda leaf: leaf, self)
-        object.__setattr__(new, "longest", int(2 ** np.clip(np.round(np.log2(2 * quarter)), 2, 4)))
-        return new
 
     @property
     def moves(self) -> int:
-        """As many as make about ten gradients, where the length is open."""
-        return 1 if self.num_integration_steps is not None else max(1, 20 // (1 + self.longest))
+        return self.num_integration_steps.moves
 
-    @property
-    def _bounds(self) -> tuple[Any, Any]:
-        length = (1, self.longest) if self.num_integration_steps is None else self.num_integration_steps
-        return length if isinstance(length, tuple) and len(length) == 2 else (length, length)
+    def describe(self) -> dict[str, Any]:
+        return {**super().describe(), "longest_trajectory": int(self.num_integration_steps.num_steps)}
+
+    def lengthened(self, quarter: float) -> HMC:
+        return updated(self, num_integration_steps=self.num_integration_steps.lengthened(quarter))
 
     def refresh(self, rng_key: Key[Array, ""]) -> HMC:
-        low, high = self._bounds
-        if isinstance(high, int) and low == high:
-            return self
-        new = jax.tree.map(lambda leaf: leaf, self)
-        object.__setattr__(new, "length", jax.random.randint(rng_key, (), low, high + 1))
-        return new
+        return updated(self, num_integration_steps=self.num_integration_steps.drawn(rng_key))
 
     def step(
         self, rng_key: Key[Array, ""], state: ChainState, target: TiltedTarget
@@ -78,7 +57,7 @@ class HMC(Mechanical):
         noise, (u_level, u_jitter, u_accept) = draw_noise(rng_key, state.position, 3)
         level = target.draw_level(u_level, state)
         step_size = self.step_size_at(target, level, 1.0 + self.jitter * (2.0 * u_jitter - 1.0))
-        num_steps = self._bounds[1] if self.length is None else self.length
+        num_steps = self.num_integration_steps.num_steps
 
         before = self.metric.at(target, state.position)
         momentum = before.momentum(noise)

@@ -15,8 +15,8 @@ from sahmc.kernels.decision import decide
 from sahmc.landscape.modes import Modes
 from sahmc.tilt.target import ChainState, TiltedTarget
 
-SHARE = 1 / 3
-"""Of moves that are jumps, once two modes are known."""
+JUMP_SHARE = 1 / 3
+"""The share of moves that are jumps, once two modes are known."""
 
 
 @strategy
@@ -47,13 +47,16 @@ class Jump(Kernel):
     def moves(self) -> int:
         return self.kernel.moves
 
+    def describe(self) -> dict[str, Any]:
+        return {**self.kernel.describe(), "jumps": True}
+
     def tuned(self, step_size: Any, spread: Spread) -> Jump:
         return Jump(self.kernel.tuned(step_size, spread), self.modes)
 
     def refresh(self, rng_key: Key[Array, ""]) -> Jump:
         """Whether all chains try to jump in this move, or none."""
         key_now, key_kernel = jax.random.split(rng_key)
-        now = (jax.random.uniform(key_now) < SHARE) & (self.modes.num > 1)
+        now = (jax.random.uniform(key_now) < JUMP_SHARE) & (self.modes.num > 1)
         return Jump(self.kernel.refresh(key_kernel), self.modes, now)
 
     def step(

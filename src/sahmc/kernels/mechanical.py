@@ -7,11 +7,10 @@ from typing import Any, ClassVar
 
 import jax.numpy as jnp
 
-from sahmc._support.validate import require_known
-from sahmc.hamiltonian.integrators import INTEGRATORS, Flow, Splitting
-from sahmc.hamiltonian.metrics import METRICS, ConstantMetric, Metric
+from sahmc.hamiltonian.integrators import Flow
+from sahmc.hamiltonian.metrics import METRICS, Metric
 from sahmc.hamiltonian.spread import Spread
-from sahmc.kernels.base import Kernel, require_step_size
+from sahmc.kernels.base import Kernel
 from sahmc.tilt.target import TiltedTarget
 from sahmc.tilt.tilts import Energy, Level
 
@@ -23,15 +22,9 @@ class Mechanical(Kernel):
     integrator: Any
     uses_gradient: ClassVar[bool] = True
 
-    def check_parts(self) -> None:
-        require_step_size(self.step_size)
-        for part, kind, known in (("metric", ConstantMetric, METRICS), ("integrator", Splitting, INTEGRATORS)):
-            if not isinstance(getattr(self, part), kind):
-                require_known(getattr(self, part), known, part)
-        if isinstance(self.integrator, str):
-            object.__setattr__(self, "integrator", INTEGRATORS[self.integrator]())
-        if self.metric == "unit":
-            object.__setattr__(self, "metric", METRICS["unit"].fit(Spread.unknown(0)))
+    def describe(self) -> dict[str, Any]:
+        metric = self.metric if isinstance(self.metric, str) else self.metric.name
+        return {**super().describe(), "metric": metric, "integrator": self.integrator.name}
 
     def check(self, dim: int) -> None:
         if isinstance(self.metric, Metric):

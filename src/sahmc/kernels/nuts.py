@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 
-from sahmc._support.pytree import static, strategy
+from sahmc._support.pytree import converted, static, strategy
 from sahmc._support.validate import require, require_count
-from sahmc.hamiltonian.integrators import Leapfrog
-from sahmc.hamiltonian.metrics import ConstantMetric
-from sahmc.kernels.base import TransitionInfo, draw_noise
+from sahmc.hamiltonian.integrators import Leapfrog, splitting_integrator
+from sahmc.hamiltonian.metrics import ConstantMetric, constant_metric
+from sahmc.kernels.base import TransitionInfo, checked_step_size, draw_noise
 from sahmc.kernels.decision import DIVERGENCE
 from sahmc.kernels.mechanical import Mechanical
 from sahmc.tilt.target import ChainState, TiltedTarget
@@ -95,15 +95,14 @@ class NUTS(Mechanical):
     ``max_tree_depth`` bounds the length of a trajectory to 2 to that power.
     """
 
-    step_size: Any = None
-    metric: Any = "diagonal"
+    step_size: Any = converted(checked_step_size, default=None)
+    metric: Any = converted(constant_metric, default="diagonal")
     max_tree_depth: int = static(default=10)
-    integrator: Any = Leapfrog()
+    integrator: Any = converted(splitting_integrator, default_factory=Leapfrog)
     name: ClassVar[str] = "nuts"
     rung_moves: ClassVar[int] = 5
 
     def __post_init__(self) -> None:
-        self.check_parts()
         require_count(self.max_tree_depth, "max_tree_depth")
         small = self.max_tree_depth <= 20
         require(small, "max_tree_depth must be at most 20", self.max_tree_depth, "use 10, that is 1024 steps")

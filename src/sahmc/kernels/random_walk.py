@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 from jaxtyping import Array, Key
 
-from sahmc._support.pytree import strategy
+from sahmc._support.pytree import converted, strategy
 from sahmc.hamiltonian.spread import Spread
-from sahmc.kernels.base import Kernel, TransitionInfo, conclude, draw_noise, require_step_size
+from sahmc.kernels.base import Kernel, TransitionInfo, checked_step_size, conclude, draw_noise
 from sahmc.tilt.target import ChainState, TiltedTarget
 
 
@@ -18,26 +18,21 @@ from sahmc.tilt.target import ChainState, TiltedTarget
 class RandomWalk(Kernel):
     """x* = x + step_size * scale * N(0, I), where ``scale`` is a number or one for each coordinate.
 
-    Uses no gradient, so it also runs on densities that have none. ``step_size=None`` and ``scale=None`` are found by
-    a pilot run.
+    Uses no gradient, so it also runs on densities that have none. ``step_size=None`` is found by a pilot run, and with
+    it ``scale=None``; beside a given step size ``scale=None`` is 1.
     """
 
-    step_size: Any = None
+    step_size: Any = converted(checked_step_size, default=None)
     scale: Any = None
     name: ClassVar[str] = "random_walk"
     uses_gradient: ClassVar[bool] = False
 
-    def __post_init__(self) -> None:
-        require_step_size(self.step_size)
-        if self.scale is None and self.step_size is not None:
-            object.__setattr__(self, "scale", 1.0)
-
     @property
     def uses_spread(self) -> bool:
-        return self.scale is None
+        return self.scale is None and self.tunes_step_size
 
     def tuned(self, step_size: Any, spread: Spread) -> RandomWalk:
-        scale = jnp.sqrt(jnp.asarray(spread.variance())) if self.scale is None else self.scale
+        scale = jnp.sqrt(jnp.asarray(spread.variance())) if self.uses_spread else self.scale
         return dataclasses.replace(self, step_size=step_size if self.tunes_step_size else self.step_size, scale=scale)
 
     def step(
@@ -46,6 +41,7 @@ class RandomWalk(Kernel):
         dtype = state.position.dtype
         noise, (u_level, u_accept) = draw_noise(rng_key, state.position, 2)
         level = target.draw_level(u_level, state)
-        step = jnp.asarray(self.step_size * target.step_scale_at(level) * self.scale, dtype)
+        scale = 1.0 if self.scale is None else self.scale
+        step = jnp.asarray(self.step_size * target.step_scale_at(level) * scale, dtype)
         proposal = target.evaluate(state.position + step * noise)
         return conclude(u_accept, target, level, state, proposal, divergence=jnp.inf)

@@ -6,12 +6,18 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from sahmc._support.pytree import strategy
+from sahmc._support.pytree import converted, strategy
 from sahmc._support.validate import require
 from sahmc.hamiltonian.implicit import GeneralisedLeapfrog
-from sahmc.hamiltonian.riemannian import MetricFunction, PositionMetric, SoftAbs
-from sahmc.kernels.base import require_step_size
+from sahmc.hamiltonian.riemannian import SoftAbs, position_metric
 from sahmc.kernels.hmc import HMC
+
+
+def _generalised_leapfrog(integrator: Any) -> GeneralisedLeapfrog:
+    require(
+        isinstance(integrator, GeneralisedLeapfrog), "RMHMC takes a GeneralisedLeapfrog", integrator, "leave it out"
+    )
+    return integrator
 
 
 @strategy
@@ -27,24 +33,9 @@ class RMHMC(HMC):
     same as for any other kernel.
     """
 
-    metric: Any = SoftAbs()
-    integrator: Any = GeneralisedLeapfrog()
+    metric: Any = converted(position_metric, default_factory=SoftAbs)
+    integrator: Any = converted(_generalised_leapfrog, default_factory=GeneralisedLeapfrog)
     name: ClassVar[str] = "rmhmc"
-
-    def check_parts(self) -> None:
-        require_step_size(self.step_size)
-        if callable(self.metric):
-            object.__setattr__(self, "metric", MetricFunction(self.metric))
-        elif self.metric == "softabs":
-            object.__setattr__(self, "metric", SoftAbs())
-        require(
-            isinstance(self.metric, PositionMetric),
-            "metric must be a function of the position, 'softabs' or a metric object",
-            self.metric,
-            "pass a function that returns G(x), or use HMC for a metric that is the same everywhere",
-        )
-        must = "RMHMC takes a GeneralisedLeapfrog"
-        require(isinstance(self.integrator, GeneralisedLeapfrog), must, self.integrator, "leave it out")
 
     def bound(self, unravel: Callable[[Any], Any], example: Any) -> RMHMC:
         return dataclasses.replace(self, metric=self.metric.bound(unravel, example))

@@ -11,13 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from sahmc._support.traced import Program
+from sahmc._support.traced import TracedFunction
 from sahmc._support.validate import require, require_count
-from sahmc.landscape.modes import energies
+from sahmc.landscape.descent import energies
 from sahmc.landscape.string_method import fine, relax_paths
-from sahmc.models.model import Model, as_model
+from sahmc.models.convert import as_model
+from sahmc.models.energy import trace_energy
+from sahmc.models.model import Model
 from sahmc.models.positions import flatten, structure
-from sahmc.tilt.target import energy_program
 from sahmc.tilt.tilts import NoTilt, Tilt
 
 SLACK = 1e-3
@@ -111,17 +112,17 @@ def energy_barrier(
         require_count(value, name, least)
     _check_tilt(tilt, theta)
     ends, unravel = _ends(x1, x2)
-    program = energy_program(as_model(log_density), unravel, ends[0], gradient=True)
-    at_ends = np.asarray(energies(program, ends)[0])
+    energy_fn = trace_energy(as_model(log_density), unravel, ends[0], gradient=True)
+    at_ends = np.asarray(energies(energy_fn, ends)[0])
     require(
         np.isfinite(at_ends).all(),
         "the log density must be finite at x1 and x2",
         (-at_ends).tolist(),
         "pass points inside the support",
     )
-    unit = _unit(program, ends)
+    unit = _unit(energy_fn, ends)
     starts = _starts(ends / unit, paths, images, random_seed)
-    (position, highest, slope), spent = relax_paths(program, unit, starts, steps)
+    (position, highest, slope), spent = relax_paths(energy_fn, unit, starts, steps)
     require(
         np.isfinite(highest).any(),
         "a path of finite energies must join x1 and x2",
@@ -133,7 +134,7 @@ def energy_barrier(
     length = np.linalg.norm(np.diff(position, axis=1), axis=2).sum(axis=1)
     best = int(np.argmin(np.where(score <= score.min() + SLACK, length, np.inf)))
     used, theta = (NoTilt(), [0.0]) if tilt is None else (tilt, theta)
-    line, *both = _along(program, unit, position[best], ends, used, jnp.asarray(theta, ends.dtype))
+    line, *both = _along(energy_fn, unit, position[best], ends, used, jnp.asarray(theta, ends.dtype))
     path, (energy, tilted) = jax.tree.map(np.array, jax.vmap(unravel)(line)), np.array(both, float)
     top = int(np.argmax(energy))
     return EnergyBarrier(
@@ -151,19 +152,19 @@ def energy_barrier(
 
 
 @jax.jit
-def _along(program: Program, unit: Any, images: Any, ends: Ends, tilt: Tilt, theta: Any) -> Any:
+def _along(energy_fn: TracedFunction, unit: Any, images: Any, ends: Ends, tilt: Tilt, theta: Any) -> Any:
     """Positions on the path, U and U + Theta(U)."""
     line = (fine(images) * unit).at[jnp.array([0, -1])].set(ends)
-    energy = energies(program, line)[0]
-    return line, energy, energy + jax.vmap(tilt.bias, (None, 0))(theta, jax.vmap(program)(line)[0])
+    energy = energies(energy_fn, line)[0]
+    return line, energy, energy + jax.vmap(tilt.bias, (None, 0))(theta, jax.vmap(energy_fn)(line)[0])
 
 
 @jax.jit
-def _unit(program: Program, ends: Ends) -> Any:
+def _unit(energy_fn: TracedFunction, ends: Ends) -> Any:
     """A length for every coordinate: 1 / sqrt |diagonal of the Hessian|, at the end where that is larger."""
 
     def entry(basis: Any) -> Any:
-        slope = jax.jvp(lambda x: energies(program, x)[1], (ends,), (jnp.stack([basis, basis]),))[1]
+        slope = jax.jvp(lambda x: energies(energy_fn, x)[1], (ends,), (jnp.stack([basis, basis]),))[1]
         return jnp.nanmax(jnp.abs(slope @ basis))
 
     most = jax.lax.map(entry, jnp.eye(ends.shape[1], dtype=ends.dtype))

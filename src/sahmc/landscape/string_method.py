@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from sahmc._support.traced import Program
-from sahmc.landscape.modes import energies
+from sahmc._support.traced import TracedFunction
+from sahmc.landscape.descent import energies
 
 ROUNDS, CLIMB, HALVINGS = 5, 60, 16
 """A path relaxes in so many rounds. After each, its highest point takes ``CLIMB`` steps to a saddle and is pinned."""
@@ -31,7 +31,9 @@ class Paths(NamedTuple):
     slope: Any
 
 
-def relax_paths(program: Program, unit: Any, starts: Float[Array, "paths images dim"], steps: int) -> tuple[Paths, int]:
+def relax_paths(
+    energy_fn: TracedFunction, unit: Any, starts: Float[Array, "paths images dim"], steps: int
+) -> tuple[Paths, int]:
     """The paths as they start and as they are after each round, and the gradients spent. Lengths in units of ``unit``.
 
     The first round has ``steps``, the others a third of that.
@@ -40,7 +42,7 @@ def relax_paths(program: Program, unit: Any, starts: Float[Array, "paths images 
     pinned = jnp.tile(jnp.arange(images) % (images - 1) == 0, (paths, 1))
     counts, found = (0, steps, *[-(-steps // 3)] * (ROUNDS - 1)), []
     for count in counts:
-        relaxed, (starts, pinned) = relax_round(program, unit, starts, pinned, count)
+        relaxed, (starts, pinned) = relax_round(energy_fn, unit, starts, pinned, count)
         found.append(relaxed)
     examined = FINE * (images - 1) + 1 + CLIMB * (HALVINGS + 1)
     spent = paths * (images * sum(counts) + examined * len(counts))
@@ -48,11 +50,11 @@ def relax_paths(program: Program, unit: Any, starts: Float[Array, "paths images 
 
 
 @jax.jit
-def relax_round(program: Program, unit: Any, chains: Any, pinned: Any, steps: Any) -> tuple[Paths, Any]:
+def relax_round(energy_fn: TracedFunction, unit: Any, chains: Any, pinned: Any, steps: Any) -> tuple[Paths, Any]:
     """Relax every path and move its highest point to a saddle: the relaxed paths, and with what the next begins."""
 
     def land(points: Points) -> Any:
-        energy, grad = energies(program, points * unit)
+        energy, grad = energies(energy_fn, points * unit)
         return jnp.where(jnp.isfinite(energy), energy, jnp.inf), grad * unit
 
     def one(images: Points, pinned: Pinned) -> Any:

@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from sahmc.paper.experiment import Experiment
-
 NAMES = {
     "mixture": "table 1 and figure 1: three Gaussians in the plane",
     "eight-modes": "tables 2 and 3: eight modes in 3 to 11 dimensions",
@@ -18,8 +12,3 @@ NAMES = {
     "tilts": "the three tilts on all of the above, at equal gradients",
     "two-stage": "closing remark: the partition from a short run of HMC",
 }
-
-
-def find(name: str) -> Experiment:
-    """By name, from its own file."""
-    return importlib.import_module(f"sahmc.paper.{name.replace('-', '_')}").EXPERIMENT

@@ -17,7 +17,8 @@ import numpy as np
 
 from sahmc._support.validate import require
 from sahmc.algorithm import init, sahmc_step
-from sahmc.kernels import HMC, NUTS
+from sahmc.kernels.hmc import HMC
+from sahmc.kernels.nuts import NUTS
 from sahmc.paper import methods
 from sahmc.results.result import Result
 from sahmc.run.step_size import init_step_size, update_step_size
@@ -220,7 +221,7 @@ def default_on_each(
 def _lowest(result: Result) -> tuple[float, float]:
     """The lowest energy of a draw, and the lowest of all: of the modes that the run rolled down to as well."""
     drawn = float(-result.log_density.max())
-    seen = result.sightings
+    seen = result.mode_assignment
     return drawn, drawn if seen is None else min(drawn, float(np.min(seen.energy)))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import json
 import os
 import platform
@@ -14,9 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from sahmc._support.sealed_files import write_whole
 from sahmc._version import __version__
-from sahmc.paper import find
-from sahmc.run.journal import write_whole
 
 QUICK_SEEDS = 3
 
@@ -29,6 +29,11 @@ class Experiment:
     title: str
     seeds: int
     run: Callable[[Book], None]
+
+
+def find(name: str) -> Experiment:
+    """Return an experiment by its name, from its own file."""
+    return importlib.import_module(f"sahmc.paper.{name.replace('-', '_')}").EXPERIMENT
 
 
 @dataclass

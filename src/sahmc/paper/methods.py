@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sahmc.kernels import HMC, NUTS
+from sahmc.kernels.hmc import HMC
+from sahmc.kernels.nuts import NUTS
 from sahmc.results.result import Result
 from sahmc.sampling import sample
 from sahmc.testing.targets import Target
@@ -156,7 +157,7 @@ def default_masses(target: Target, gradients: int | float, seeds: int, **options
         masses.append(result.expectation(target.indicators).mean)
         seconds.append(result.settings["sampling_time"])
         spent.append(result.num_gradients)
-        tops.append(result.warmup.top)
+        tops.append(result.warmup.top or np.nan)
     costs = {"seconds": float(np.median(seconds)), "gradients": float(np.mean(spent))}
     return {"masses": np.array(masses), **costs, "top": float(np.mean(tops))}
 

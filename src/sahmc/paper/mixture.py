@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from sahmc.algorithm import init, sahmc_step
-from sahmc.kernels import HMC
 from sahmc.kernels.base import draw_noise
+from sahmc.kernels.hmc import HMC
 from sahmc.paper import methods
 from sahmc.paper.experiment import Book, Experiment, ratio
 from sahmc.paper.stan import MISSING, has_stan, sample_mixture

@@ -15,7 +15,7 @@ from sahmc.tilt.tilts import StepTilt
 
 EPSILON, LENGTH, T0 = 0.005, 25, 1000
 ITERATIONS, BURN, THIN, QUICK = 55_000, 5_000, 10, 11
-BLOCK = 5
+DATA_SETS_AT_ONCE = 5
 """Data sets whose results are kept together."""
 
 
@@ -27,7 +27,7 @@ def networks(
     cells = {method: book.cell(method, printed, method=method, **settings) for method in ("HMC", "SAHMC", "NUTS")}
     for name, compute in ours.items():
         parts = []
-        for first in range(0, book.seeds, BLOCK):
+        for first in range(0, book.seeds, DATA_SETS_AT_ONCE):
             label = f"{name.replace(', ', '-').replace(' ', '-')}-{first:03d}"
             parts.append(book.cell(label, compute, first=first, **settings))
         cells[name] = join(parts)
@@ -38,7 +38,7 @@ def default_block(
     model_of: Any, data: Any, starts: np.ndarray, quantity: Any, first: int, scale: int, times: int = 1
 ) -> dict[str, Any]:
     """Our default on a block of data sets, with ``times`` the gradients of a printed run each."""
-    chosen = range(first, min(first + BLOCK, len(starts)))
+    chosen = range(first, min(first + DATA_SETS_AT_ONCE, len(starts)))
     return default_on_each(model_of, data, starts, quantity, times * LENGTH * ITERATIONS // scale, chosen)
 
 

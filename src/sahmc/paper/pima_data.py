@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sahmc.run.journal import write_whole
+from sahmc._support.sealed_files import write_whole
 
 OPENML = "https://www.openml.org/data/download/37/dataset_37_diabetes.arff"
 CHECKSUM = "22370a6dc550c1e6bd0caef869a699c341f707d5a066ae4b08a79ee933ddc40b"

@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from sahmc.hamiltonian.riemannian import SoftAbs, fisher_metric
-from sahmc.kernels import HMC, RMHMC
+from sahmc.kernels.hmc import HMC
+from sahmc.kernels.rmhmc import RMHMC
 from sahmc.paper import methods
 from sahmc.paper.experiment import Book, Experiment
 from sahmc.testing.targets import mixture

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from sahmc._support.validate import require, require_count
+from sahmc.landscape.barrier import EnergyBarrier
 from sahmc.plots import data
-
-if TYPE_CHECKING:
-    from sahmc.landscape.barrier import EnergyBarrier
-    from sahmc.results.result import Result
+from sahmc.plots.backend import pyplot
+from sahmc.results.result import Result
+from sahmc.results.summary import headline
 
 BOLD = {"textcoords": "offset points", "ha": "center", "fontsize": 15, "fontweight": "bold"}
 PAPER = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1}
@@ -25,7 +25,7 @@ COLOURS = ("#1f6f8b", "#c2571a", "#5b8c3a", "#8a4f9e", "#c9a227", "#3f4e8c", "#b
 def plot_energy(result: Result, ax: Any = None, *, chains: int = 4) -> Any:
     """-log density of some chains above its lowest, one after the other, coloured by mode."""
     ax = _axes(ax)
-    trace = data.energy_trace(result, chains)
+    trace = data.energy_trace(result.record, chains)
     ax.set_yscale("log")
     ax.scatter(
         trace.time, np.maximum(trace.value, 1e-2), c=_colours(trace.mode), s=4, linewidths=0, alpha=0.7, rasterized=True
@@ -40,8 +40,8 @@ def plot_energy(result: Result, ax: Any = None, *, chains: int = 4) -> Any:
 def plot_visits(result: Result, ax: Any = None) -> Any:
     """How often each level or subregion was visited, beside what was desired."""
     ax = _axes(ax)
-    share, desired = data.visit_shares(result)
-    where, name = data.region_axis(result)
+    share, desired = data.visit_shares(result.record)
+    where, name = data.region_axis(result.record)
     ax.bar(where, share, color=COLD, alpha=0.8, width=0.8, label="visits")
     ax.step(
         np.append(where - 0.5, where[-1] + 0.5),
@@ -60,10 +60,12 @@ def plot_visits(result: Result, ax: Any = None) -> Any:
 def plot_theta(result: Result, ax: Any = None) -> Any:
     """The path of theta: the log mass it stands for, a line for each region, less that of the first."""
     ax = _axes(ax)
-    require(result.path is not None, "plot_theta needs the path of theta", "a result without it", "sample again")
+    require(
+        result.theta_trace is not None, "plot_theta needs the trace of theta", "a result without it", "sample again"
+    )
     import matplotlib
 
-    path = data.theta_path(result)
+    path = data.theta_lines(result.record)
     regions = path.theta.shape[1]
     colours = matplotlib.colormaps["viridis"](np.linspace(0, 0.92, regions))
     for k in range(1, regions):
@@ -89,7 +91,7 @@ def plot_theta(result: Result, ax: Any = None) -> Any:
 def plot_round_trips(result: Result, ax: Any = None, *, chains: int = 3) -> Any:
     """Levels of some chains over time: trips from the posterior, at the bottom, to the top and back."""
     ax = _axes(ax)
-    levels = data.level_trace(result, chains)
+    levels = data.level_trace(result.record, chains)
     height = result.theta.shape[-1]
     for k, level in enumerate(levels):
         ax.plot(level + 1.15 * height * k, color=COLOURS[k % len(COLOURS)], linewidth=0.7)
@@ -106,13 +108,13 @@ def plot_pair(result: Result, ax: Any = None, *, num: int = 2) -> Any:
     The coordinates are those in which the modes lie furthest apart.
     """
     require_count(num, "num", least=2)
-    scatter = data.posterior_scatter(result, num)
+    scatter = data.posterior_scatter(result.record, num)
     num = len(scatter.names)
     if num == 1:
         return _histogram(_axes(ax), scatter)
     if num == 2:
         return _pair(_axes(ax), scatter, 0, 1)
-    plt = _pyplot()
+    plt = pyplot()
     axes = plt.subplots(num - 1, num - 1, figsize=(2.6 * num, 2.6 * num), layout="constrained", squeeze=False)[1]
     for row in range(num - 1):
         for column in range(num - 1):
@@ -154,7 +156,7 @@ def _histogram(ax: Any, scatter: data.Scatter) -> Any:
 def plot_marginal(result: Result, ax: Any = None) -> Any:
     """One coordinate as it was sampled, under the tilt, and after weighting: the posterior."""
     ax = _axes(ax)
-    found = data.marginal(result)
+    found = data.marginal(result.record)
     ax.stairs(found.tilted, found.edges, color=WARM, linewidth=1.6, label="draws, under the tilt")
     ax.stairs(found.posterior, found.edges, color=COLD, fill=True, alpha=0.65, label="posterior, by weight")
     ax.set_ylim(0, 1.3 * max(found.tilted.max(), found.posterior.max()))
@@ -165,23 +167,21 @@ def plot_marginal(result: Result, ax: Any = None) -> Any:
 
 def plot_overview(result: Result) -> Any:
     """Six plots on one sheet; returns the figure."""
-    plt = _pyplot()
+    plt = pyplot()
     figure, axes = plt.subplots(2, 3, figsize=(14, 8), layout="constrained")
     plots = (plot_pair, plot_marginal, plot_energy, plot_visits, plot_theta, plot_round_trips)
     for ax, plot in zip(axes.flat, plots, strict=True):
         plot(result, ax)
-    from sahmc.results.summary import headline
-
     errors = sum(finding.severity == "error" for finding in result.findings)
     told = ", ".join(finding.code for finding in result.findings) or "none"
-    figure.suptitle(f"{headline(result)}\nfindings: {told}", fontsize=11, color="#a01c1c" if errors else "0.2")
+    figure.suptitle(f"{headline(result.record)}\nfindings: {told}", fontsize=11, color="#a01c1c" if errors else "0.2")
     return figure
 
 
 def plot_barrier(barrier: EnergyBarrier, ax: Any = None) -> Any:
     """Draw the energy along the path from x1 to x2, before and after the tilt, on matplotlib axes, and return these."""
     if ax is None:
-        ax = _pyplot().subplots(figsize=(8, 4.8), layout="constrained")[1]
+        ax = pyplot().subplots(figsize=(8, 4.8), layout="constrained")[1]
     curves = data.barrier_curves(barrier)
     looks = (("U", WARM), ("U + Θ(U), after the tilt", COLD))
     for curve, (name, colour) in zip(curves, looks, strict=False):
@@ -208,19 +208,11 @@ def save_figure(figure: Any, path: str | PathLike[str]) -> None:
     """Write a picture and let go of it."""
     require(Path(path).parent.is_dir(), "the folder must exist", str(Path(path).parent), "make it, or choose another")
     figure.savefig(path, dpi=130)
-    _pyplot().close(figure)
-
-
-def _pyplot() -> Any:
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ValueError("pictures need matplotlib; install it with: pip install 'sahmc[plots]'") from error
-    return plt
+    pyplot().close(figure)
 
 
 def _axes(ax: Any) -> Any:
-    return _pyplot().subplots(figsize=(6, 4.2), layout="constrained")[1] if ax is None else ax
+    return pyplot().subplots(figsize=(6, 4.2), layout="constrained")[1] if ax is None else ax
 
 
 def _colours(mode: np.ndarray) -> list[str]:

@@ -8,15 +8,14 @@ import io
 import time
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sahmc._support.tables import Table
 from sahmc._support.validate import require
-from sahmc.plots.figures import _pyplot, plot_overview, plot_pair
-
-if TYPE_CHECKING:
-    from sahmc.results.findings import Finding
-    from sahmc.results.result import Result
+from sahmc.plots.backend import pyplot
+from sahmc.plots.figures import plot_overview, plot_pair
+from sahmc.results.records import Finding
+from sahmc.results.result import Result
 
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 68rem; margin: 2.5rem auto; padding: 0 1.5rem; }
@@ -33,7 +32,7 @@ code, pre { font-size: .88rem; background: #f5f5f5; border-radius: 4px; }
 code { padding: .1rem .3rem; } pre { padding: .8rem 1rem; overflow-x: auto; }
 footer { color: #777; font-size: .85rem; margin-top: 3rem; }
 """
-CITE = "S. Yun, M. Shin, I. H. Jin and F. Liang, Stochastic approximation Hamiltonian Monte Carlo; software: sahmc "
+CITE = "J. Yun, M. Shin, I. H. Jin and F. Liang, Stochastic approximation Hamiltonian Monte Carlo; software: sahmc "
 
 
 def write_report(result: Result, path: str | PathLike[str]) -> None:
@@ -80,7 +79,7 @@ def _verdict(verdict: str, findings: tuple[Finding, ...]) -> str:
 
 
 def _modes(result: Result) -> str:
-    if result.sightings is None:
+    if result.mode_assignment is None:
         return ""
     found = result.modes()
     note = "Basins of the log density that a straight line cannot join without a climb of 2 nats, heaviest first."
@@ -90,7 +89,7 @@ def _modes(result: Result) -> str:
 def _pairs(result: Result) -> str:
     axes = plot_pair(result, num=4)
     if not hasattr(axes, "shape"):
-        _pyplot().close(axes.figure)
+        pyplot().close(axes.figure)
         return ""
     return _image(axes.flat[0].figure, "Pairs of coordinates")
 
@@ -111,5 +110,5 @@ def _image(figure: Any, name: str) -> str:
     """A picture inside the page."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=110)
-    _pyplot().close(figure)
+    pyplot().close(figure)
     return f"<p><img alt='{name}' src='data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}'></p>"

@@ -1,36 +1,34 @@
-"""A result in a file."""
+"""A run in a file."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
+from sahmc._support.frozen import thawed
 from sahmc._support.validate import require, require_library
 from sahmc.models.model import Labels
 from sahmc.models.positions import named
-from sahmc.results.findings import Finding
-from sahmc.tilt.partition import EnergyPartition, TemperatureLadder
-from sahmc.tilt.tilts import TILTS, NoTilt
+from sahmc.results.datatree import to_datatree
+from sahmc.results.expectations import resample_index
+from sahmc.results.records import Counts, DrawRecord, Finding, ModeAssignment, RunRecord, ThetaRecord, ThetaTrace
+from sahmc.results.warmup_record import Climb, Pilot, Rung, WarmupRecord
+from sahmc.tilt import TILTS
+from sahmc.tilt.partition import TemperatureLadder
+from sahmc.tilt.tilts import Tilt
 
 if TYPE_CHECKING:
-    from sahmc.results.result import Result
+    import xarray as xr
 
-NUMBERS = ("num_gradients", "num_diverging", "num_failed", "num_deepest", "num_trajectories")
-
-
-class Text(str):
-    """What the warm-up had to say, once it was saved."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return str(self)
+FORMAT = 2
+"""The number of the layout that is written, and the only one that is read."""
 
 
 def check_target(path: str | PathLike[str], overwrite: bool) -> Path:
@@ -49,16 +47,16 @@ def check_target(path: str | PathLike[str], overwrite: bool) -> Path:
     return target
 
 
-def save(result: Result, path: str | PathLike[str], overwrite: bool) -> None:
-    """NetCDF, or Zarr by the ending of the name: the DataTree, and what else ``load`` needs, as attributes."""
+def save(record: RunRecord, path: str | PathLike[str], overwrite: bool) -> None:
+    """Write NetCDF, or Zarr by the ending of the name: the DataTree, and what else ``load`` needs, as attributes."""
     target = check_target(path, overwrite)
-    tree = result.to_datatree()
-    numbers = {name: int(getattr(result, name)) for name in NUMBERS}
+    tree = to_datatree(record, resample_index(record, record.draws.log_weight.size, 0), None, {}, {})
     tree.attrs.update(
-        sahmc_format=1,
-        counts=json.dumps({**numbers, "jumps": [int(n) for n in result.jumps]}),
-        warmup=repr(result.warmup),
-        structure=json.dumps(_structure(result.draws)),
+        sahmc_format=FORMAT,
+        counts=json.dumps(thawed(record.counts._asdict())),
+        num_gradients=record.num_gradients,
+        warmup=json.dumps(_warmup_text(record.warmup)),
+        structure=json.dumps(_structure(record.draws.values)),
     )
     if target.suffix == ".zarr":
         tree.to_zarr(target, mode="w")
@@ -68,52 +66,94 @@ def save(result: Result, path: str | PathLike[str], overwrite: bool) -> None:
     part.replace(target)
 
 
-def load(path: str | PathLike[str]) -> Result:
-    """What ``save`` wrote."""
+def load(path: str | PathLike[str]) -> RunRecord:
+    """Return what ``save`` wrote."""
+    tree = _read(Path(path))
+    about: Any = tree.attrs
+    settings, structure = json.loads(about["settings"]), json.loads(about["structure"])
+    learnt = _arrays(tree["sahmc"])
+    label: Any = _arrays(tree["weighted_sample_stats"]).get("mode")
+    modes = {name: learnt[f"mode_{name}"] for name in ModeAssignment._fields if f"mode_{name}" in learnt}
+    trace = {name: learnt[f"trace_{name}"] for name in ThetaTrace._fields if f"trace_{name}" in learnt}
+    return RunRecord(
+        draws=_draws(tree, "weighted_", structure),
+        learnt=ThetaRecord(
+            theta=learnt["theta"],
+            visits=learnt["visits"],
+            desired=learnt["desired"],
+            step_size=learnt["step_size"],
+            trace=ThetaTrace(**trace) if trace else None,
+        ),
+        counts=Counts(**json.loads(about["counts"])),
+        round_trips=learnt["round_trips"],
+        num_gradients=int(about["num_gradients"]),
+        warmup=_warmup(json.loads(about["warmup"]), learnt),
+        tilt=_tilt(settings["tilt"], learnt),
+        settings=settings,
+        labels=_labels(tree),
+        modes=ModeAssignment(**modes, label=label) if modes else None,
+        warmup_draws=_draws(tree, "warmup_", structure) if "warmup_posterior" in tree.children else None,
+        findings=tuple(Finding(*row) for row in json.loads(about["findings"])),
+    )
+
+
+def _read(target: Path) -> xr.DataTree:
     import xarray as xr
 
-    from sahmc.landscape.mode_finder import Sightings
-    from sahmc.results.result import Result
-    from sahmc.run.stage import Path as ThetaPath
-
-    target = Path(path)
     require(target.exists(), "there must be a result to load", f"{target}, which does not exist", "check the path")
     try:
         tree = xr.open_datatree(target, engine="zarr" if target.suffix == ".zarr" else "h5netcdf").load()
         tree.close()
     except (OSError, ValueError, KeyError) as error:
         raise ValueError(f"{target} cannot be read as a result: {error}. To fix it, pass what save() wrote.") from error
+    written: Any = tree.attrs.get("sahmc_format")
+    require(written is not None, "a file must be what Result.save wrote", f"{target}, which is not", "save() first")
     require(
-        "sahmc_format" in tree.attrs, "a file must be what Result.save wrote", f"{target}, which is not", "save() first"
+        int(written) == FORMAT,
+        f"this version reads files of format {FORMAT}",
+        f"{target} of format {written}",
+        "read it with the version that wrote it, or sample again",
     )
-    about: Any = tree.attrs
-    settings, counts = json.loads(about["settings"]), json.loads(about["counts"])
-    stats, learnt = (_arrays(tree[name]) for name in ("weighted_sample_stats", "sahmc"))
-    way: Any = [learnt.get(f"path_{name}") for name in ("moves", "theta", "desired", "round_trips", "drawing")]
-    seen: Any = [learnt.get(f"mode_{name}") for name in ("minimum", "energy", "known", "expected")]
-    return Result(
-        draws=_restore(json.loads(about["structure"]), _arrays(tree["weighted_posterior"])),
+    return tree
+
+
+def _draws(tree: xr.DataTree, prefix: str, structure: Any) -> DrawRecord:
+    """Return the draws of the groups whose names begin with ``prefix``."""
+    stats = _arrays(tree[f"{prefix}sample_stats"])
+    leaves, treedef = jax.tree.flatten(_restore(structure, _arrays(tree[f"{prefix}posterior"])))
+    return DrawRecord(
+        leaves=tuple(leaves),
+        structure=treedef,
         energy=stats["energy"],
         log_density=stats["lp"],
         region=stats["region"],
         log_weight=stats["log_weight"],
-        acceptance=stats["acceptance_rate"],
+        acceptance_rate=stats["acceptance_rate"],
         diverging=stats["diverging"],
         tree_depth=stats.get("tree_depth"),
-        theta=learnt["theta"],
-        visits=learnt["visits"],
-        desired=learnt["desired"],
-        round_trips=learnt["round_trips"],
-        step_size=learnt["step_size"],
-        jumps=tuple(counts.pop("jumps")),
-        **counts,
-        warmup=Text(about["warmup"]),
-        tilt=_tilt(settings["tilt"], learnt),
-        settings=MappingProxyType(settings),
-        findings=tuple(Finding(*row) for row in json.loads(about["findings"])),
-        path=None if way[0] is None else ThetaPath(*way),
-        sightings=None if seen[0] is None else Sightings(*(*seen, stats["mode"])),
-        labels=_labels(tree),
+    )
+
+
+def _warmup_text(warmup: WarmupRecord) -> dict[str, Any]:
+    """Return all of the warm-up but its arrays, as JSON can hold it."""
+    plain = {f.name: getattr(warmup, f.name) for f in dataclasses.fields(warmup) if not f.name.startswith("theta")}
+    for name in ("pilot", "climb"):
+        plain[name] = None if plain[name] is None else dataclasses.asdict(plain[name])
+    return thawed(plain)
+
+
+def _warmup(plain: Mapping[str, Any], learnt: Mapping[str, np.ndarray]) -> WarmupRecord:
+    pilot, climb = plain["pilot"], plain["climb"]
+    if climb is not None:
+        climb = {**climb, **{way: tuple(Rung(**rung) for rung in climb[way]) for way in ("up", "down")}}
+    return WarmupRecord(
+        **{
+            **plain,
+            "pilot": None if pilot is None else Pilot(**pilot),
+            "climb": None if climb is None else Climb(**climb),
+            "theta_0": learnt["warmup_theta_0"],
+            "theta": learnt["warmup_theta"],
+        }
     )
 
 
@@ -134,13 +174,13 @@ def _arrays(group: Any) -> dict[str, Any]:
     return {name: variable.values for name, variable in group.data_vars.items()}
 
 
-def _tilt(name: str, learnt: Any) -> Any:
-    if name == NoTilt.name:
-        return NoTilt()
-    if "beta" in learnt:
-        values = (learnt[key] for key in ("beta", "reference", "prior_share"))
-        return TILTS[name](TemperatureLadder(*values))  # type: ignore[call-arg]
-    return TILTS[name](EnergyPartition(learnt["edges"]))  # type: ignore[call-arg]
+def _tilt(name: str, learnt: Mapping[str, np.ndarray]) -> Tilt:
+    kind = TILTS[name]
+    if kind.partition_type is None:
+        return kind()
+    if kind.partition_type is TemperatureLadder:
+        return kind(TemperatureLadder(*(learnt[key] for key in ("beta", "reference", "prior_share"))))
+    return kind(kind.partition_type(learnt["edges"]))
 
 
 def _structure(tree: Any) -> Any:

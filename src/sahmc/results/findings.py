@@ -4,60 +4,68 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from sahmc.results.evidence import membership
+from sahmc.results.quantities import choose_quantities
+from sahmc.results.records import Finding, ModeAssignment, RunRecord
 from sahmc.tilt.importance import error_of_mean, kish_efficiency, weighted_mean, weighted_rhat, weighted_variance
 
-if TYPE_CHECKING:
-    from sahmc.landscape.mode_finder import Sightings
-    from sahmc.results.result import Result
-
 ERROR, WARNING = "error", "warning"
-RHAT, RHAT_BAD = 1.05, 1.5
-ESS = 100
-DRIFT, DRIFT_BAD = 5.0, 10.0
-DIVERGENCES, DIVERGENCES_BAD = 0.001, 0.1
-DEEPEST = 0.05
-FAILED, FAILED_BAD = 0.1, 0.5
-EFFICIENCY = 0.02
-HEAVIEST = 0.1
-DISAGREEMENT = 0.5
-MASS = 0.01
-NAMED = 4
-EXPECTED = 0.2
-TRIPS = 10
-RUNGS = 10
+RHAT_WARNING, RHAT_ERROR = 1.05, 1.5
+"""Weighted R-hat of any quantity."""
+LEAST_ESS = 100
+"""Effective draws that a standard error needs."""
+DRIFT_WARNING, DRIFT_ERROR = 5.0, 10.0
+"""Standard errors between the means of the two halves of the draws."""
+DIVERGING_WARNING, DIVERGING_ERROR = 0.001, 0.1
+"""Shares of the trajectories that diverged."""
+DEEPEST_SHARE = 0.05
+"""Share of the trajectories that were cut off at the largest depth."""
+FAILED_WARNING, FAILED_ERROR = 0.1, 0.5
+"""Shares of the moves whose implicit steps were not solved."""
+LEAST_EFFICIENCY = 0.02
+"""Share of the draws that the weights must leave."""
+HEAVIEST_DRAW = 0.1
+"""Share of the weight that one draw may carry."""
+THETA_GAP = 0.5
+"""Nats by which two halves of the chains may disagree on theta."""
+HOME_WARNING, HOME_ERROR = 0.1, 0.01
+"""Visits to beta = 1 over those desired."""
+LEAST_MASS = 0.01
+"""Mass from which a mode counts."""
+SEEN_BY = 0.25
+"""Share of the chains that must have seen a mode."""
+MODES_NAMED = 4
+"""Rarely seen modes that are named; the rest are counted."""
+EXPECTED_MASS = 0.2
+"""Mass expected of a mode, by its depth and width, from which its absence is told."""
+LEAST_ROUND_TRIPS = 10
+FEW_JUMPS = 100
+"""Jumps that make up for missing round trips."""
+LEAST_RUNGS = 10
+"""Rungs that the climb should have."""
+LEAST_CHAINS = 8
+"""Chains below which it cannot be seen whether they forget their mode."""
 
 
-class Finding(NamedTuple):
-    """``code`` names it for programs; ``severity`` is "error" (do not trust the result) or "warning"."""
-
-    code: str
-    severity: str
-    sentence: str
-    number: float
-    advice: str
-
-    def __str__(self) -> str:
-        return f"{self.severity}: {self.sentence} {self.advice} [{self.code}]"
-
-
-def examine(result: Result, flat: np.ndarray, names: list[str], every: tuple[int, int]) -> tuple[Finding, ...]:
-    """``flat`` are quantities (chain, draw, quantity) with their names, of every so many-th chain and draw."""
+def examine(record: RunRecord, positions: Any) -> tuple[Finding, ...]:
+    """Return what is wrong with a run, errors first; ``positions`` is a pytree of arrays (chain, draw, ...)."""
+    flat, names, every = choose_quantities(positions)
     pick = slice(None, None, every[0]), slice(None, None, every[1])
-    found = [*_run(result), *_weights(result), *_ladder(result), *_theta(result, every)]
-    quantities = np.concatenate([flat, result.log_density[pick][..., None]], axis=2).astype(float)
+    found = [*_run(record), *_weights(record), *_ladder(record), *_theta(record, every)]
+    quantities = np.concatenate([flat, record.draws.log_density[pick][..., None]], axis=2).astype(float)
     names = [*names, "the log density"]
-    weight = result.weight[pick]
+    weight = record.weight[pick]
     weight = weight / weight.sum()
-    seen = result.sightings
+    seen = record.modes
     if seen is not None and len(seen.energy) > 1:
         seen = seen._replace(label=seen.label[pick])
         mass = seen.mass(weight)
-        found += _modes(seen, mass, seen.chains(result.region[pick] == 0), len(flat))
-        for k in np.flatnonzero((mass > MASS) & (mass < 1 - MASS)):
+        found += _modes(seen, mass, seen.chains(record.draws.region[pick] == 0), len(flat))
+        for k in np.flatnonzero((mass > LEAST_MASS) & (mass < 1 - LEAST_MASS)):
             quantities = np.concatenate([quantities, (seen.label == k)[..., None].astype(float)], axis=2)
             names.append(f"the mass of the mode near {_short(seen.minimum[k])}")
     found += _agreement(quantities, names, weight)
@@ -69,69 +77,69 @@ def _short(position: np.ndarray) -> str:
     return f"({head}, ...)" if len(position) > 3 else f"({head})"
 
 
-def _run(result: Result) -> Iterator[Finding]:
-    settings, chains = result.settings, result.energy.shape[0]
+def _run(record: RunRecord) -> Iterator[Finding]:
+    settings, chains = record.settings, record.draws.energy.shape[0]
     if settings["interrupted"]:
-        made, asked = result.energy.shape[1], settings["draws"]
+        made, asked = record.draws.energy.shape[1], settings["draws"]
         yield Finding("interrupted", WARNING, f"Interrupted: {made} of {asked} draws were made.", made, "Run it again.")
-    share = result.num_diverging / max(1, result.num_trajectories)
-    if share > DIVERGENCES:
+    share = record.counts.diverging / max(1, record.counts.trajectories)
+    if share > DIVERGING_WARNING:
         yield Finding(
             "divergences",
-            ERROR if share > DIVERGENCES_BAD else WARNING,
+            ERROR if share > DIVERGING_ERROR else WARNING,
             f"{share:.2%} of trajectories diverged: parts of the posterior are too curved for the step size.",
             share,
             "Raise target_accept, or reparametrise.",
         )
-    yield from _trajectories(result)
-    if chains < 8 and result.warmup.search is not None:
+    yield from _trajectories(record)
+    if chains < LEAST_CHAINS and record.warmup.climb is not None:
         yield Finding(
             "few-chains",
             WARNING,
             f"With {chains} chains it cannot be seen whether they forget their mode at the top.",
             chains,
-            "Run 8 or more; 32 cost little more time.",
+            f"Run {LEAST_CHAINS} or more; 32 cost little more time.",
         )
 
 
-def _trajectories(result: Result) -> Iterator[Finding]:
-    deepest = result.num_deepest / max(1, result.num_trajectories)
-    if deepest > DEEPEST:
+def _trajectories(record: RunRecord) -> Iterator[Finding]:
+    deepest = record.counts.deepest / max(1, record.counts.trajectories)
+    if deepest > DEEPEST_SHARE:
         yield Finding(
             "tree-depth",
             WARNING,
             f"{deepest:.1%} of trajectories were cut off at max_tree_depth, before they turned.",
             deepest,
-            "The draws are right but dear: scale the parameters alike, or use metric='dense'.",
+            "The draws are right but cost more than they need to: bring the parameters to similar scales, or use "
+            "metric='dense'.",
         )
-    failed = result.num_failed / max(1, result.num_trajectories)
-    if failed > FAILED:
+    failed = record.counts.failed / max(1, record.counts.trajectories)
+    if failed > FAILED_WARNING:
         yield Finding(
             "implicit",
-            ERROR if failed > FAILED_BAD else WARNING,
+            ERROR if failed > FAILED_ERROR else WARNING,
             f"{failed:.1%} of moves were rejected because an implicit step did not converge or does not reverse.",
             failed,
             "Raise target_accept, which shortens the steps, or take a smoother metric (a smaller alpha of SoftAbs).",
         )
 
 
-def _weights(result: Result) -> Iterator[Finding]:
-    weight = result.weight
+def _weights(record: RunRecord) -> Iterator[Finding]:
+    weight = record.weight
     heaviest, efficiency = float(weight.max()), kish_efficiency(weight)
-    if heaviest > HEAVIEST:
+    if heaviest > HEAVIEST_DRAW:
         sentence = f"One draw carries {heaviest:.0%} of the weight."
         yield Finding("weights", ERROR, sentence, heaviest, "Raise tune, so that theta is learnt better.")
-    elif efficiency < EFFICIENCY:
+    elif efficiency < LEAST_EFFICIENCY:
         sentence = f"The weights leave {efficiency:.1%} of the draws."
         yield Finding("weights", WARNING, sentence, efficiency, "Raise tune, so that theta is learnt better.")
 
 
-def _ladder(result: Result) -> Iterator[Finding]:
-    trips, search = int(result.round_trips.sum()), result.warmup.search
-    many = result.warmup.num_modes > 1 or search is None
-    _, jumped = result.jumps
-    if result.theta.shape[-1] > 1 and trips < TRIPS:
-        bad = trips == 0 and many and jumped < 100
+def _ladder(record: RunRecord) -> Iterator[Finding]:
+    trips, climb = int(record.round_trips.sum()), record.warmup.climb
+    many = record.warmup.num_modes > 1 or climb is None
+    if record.learnt.theta.shape[-1] > 1 and trips < LEAST_ROUND_TRIPS:
+        bad = trips == 0 and many and record.counts.jumps_accepted < FEW_JUMPS
         yield Finding(
             "round-trips",
             ERROR if bad else WARNING,
@@ -140,66 +148,69 @@ def _ladder(result: Result) -> Iterator[Finding]:
             trips,
             "Raise tune and draws.",
         )
-    if result.warmup.pilot is not None and result.warmup.pilot.stranded:
+    if record.warmup.pilot is not None and record.warmup.pilot.stranded:
         yield Finding(
             "stranded",
             WARNING,
-            f"{_chains(result.warmup.pilot.stranded)} could not come down from the start, and went on from that of "
+            f"{_chains(record.warmup.pilot.stranded)} could not come down from the start, and went on from that of "
             "another.",
-            result.warmup.pilot.stranded,
+            record.warmup.pilot.stranded,
             "Pass initvals nearer to the posterior; make sure that the log density does not overflow.",
         )
-    if search is None:
+    if climb is None:
         return
-    if len(search.down) < RUNGS and not search.ran_away:
+    tune = record.settings["tune"]
+    if len(climb.down) < LEAST_RUNGS and not climb.ran_away:
         yield Finding(
-            "search",
+            "climb",
             WARNING,
-            f"tune = {result.settings['tune']} leaves {len(search.down)} rungs for the search: modes may be missing.",
-            len(search.down),
-            f"Raise tune to {math.ceil(1.2 * RUNGS / len(search.down) * result.settings['tune'] / 100) * 100} or more.",
+            f"tune = {tune} leaves {len(climb.down)} temperatures for the climb to the top of the ladder: modes may be "
+            "missing.",
+            len(climb.down),
+            f"Raise tune to {math.ceil(1.2 * LEAST_RUNGS / len(climb.down) * tune / 100) * 100} or more.",
         )
-    if search.ran_away:
+    if climb.ran_away:
         yield Finding(
             "tails",
             WARNING,
-            f"The tails are so heavy that chains run away above T = {search.hottest:.2g}; the ladder ends there.",
-            search.hottest,
+            f"The tails are so heavy that chains run away above T = {climb.hottest:.2g}; the ladder ends there.",
+            climb.hottest,
             "Give prior and likelihood apart, as a sahmc.Model, if there are modes further out.",
         )
-    if result.warmup.lost:
+    if record.warmup.lost:
         yield Finding(
             "lost",
             WARNING,
-            f"{_chains(result.warmup.lost)} did not come back from the search for modes, and had to be put back.",
-            result.warmup.lost,
+            f"{_chains(record.warmup.lost)} did not come back from the climb to high temperatures, and had to be put "
+            "back.",
+            record.warmup.lost,
             "Raise tune"
-            + ("." if result.settings["prior"] else "; give prior and likelihood apart, as a sahmc.Model, if you can."),
+            + ("." if record.settings["prior"] else "; give prior and likelihood apart, as a sahmc.Model, if you can."),
         )
-    if many and math.isinf(search.melting) and not result.settings["prior"]:
+    if many and math.isinf(climb.melting) and not record.settings["prior"]:
         yield Finding(
             "top",
             WARNING,
-            f"Chains remember where they were even at T = {search.hottest:.3g}: the top, T = {result.warmup.top:.3g}, "
+            f"Chains remember where they were even at T = {climb.hottest:.3g}: the top, T = {record.warmup.top:.3g}, "
             "may be too low to join all modes.",
-            search.hottest,
+            climb.hottest,
             "Raise tune, or give a TemperatureLadder with a higher top.",
         )
 
 
-def _theta(result: Result, every: tuple[int, int]) -> Iterator[Finding]:
+def _theta(record: RunRecord, every: tuple[int, int]) -> Iterator[Finding]:
     """Under a frozen theta two halves of the chains must visit the levels alike."""
-    chains, regions = result.energy.shape[0], result.theta.shape[-1]
-    if regions == 1 or result.theta.ndim > 1 or result.settings["adapt"] != "tune" or chains < 4:
+    chains, regions = record.draws.energy.shape[0], record.learnt.theta.shape[-1]
+    if regions == 1 or record.learnt.theta.ndim > 1 or record.settings["adapt"] != "tune" or chains < 4:
         return
-    member = result.membership(every)
+    member = membership(record, every)
     halves = member[0::2], member[1::2]
     mean = [half.mean(axis=(0, 1)) for half in halves]
     error = [error_of_mean(half) for half in halves]
     gap = np.abs(np.log(np.maximum(mean[0], 1e-12) / np.maximum(mean[1], 1e-12)))
     noise = np.hypot(*(e / np.maximum(m, 1e-12) for e, m in zip(error, mean, strict=True)))
     worst = float(np.max(np.where(gap > 5 * noise, gap, 0.0)))
-    if worst > DISAGREEMENT:
+    if worst > THETA_GAP:
         yield Finding(
             "theta",
             WARNING,
@@ -207,21 +218,21 @@ def _theta(result: Result, every: tuple[int, int]) -> Iterator[Finding]:
             worst,
             "Raise tune.",
         )
-    home = float(member[..., 0].mean() / result.desired[0])
-    if home < 0.1:
+    home = float(member[..., 0].mean() / record.learnt.desired[0])
+    if home < HOME_WARNING:
         yield Finding(
             "theta",
-            ERROR if home < 0.01 else WARNING,
+            ERROR if home < HOME_ERROR else WARNING,
             f"Chains are at beta = 1 {home:.1%} as often as they should be: theta is far off.",
             home,
             "Raise tune.",
         )
 
 
-def _modes(seen: Sightings, mass: np.ndarray, chains: np.ndarray, total: int) -> Iterator[Finding]:
+def _modes(seen: ModeAssignment, mass: np.ndarray, chains: np.ndarray, total: int) -> Iterator[Finding]:
     for k, expected in enumerate(seen.expected):
         near = _short(seen.minimum[k])
-        if expected > EXPECTED and mass[k] < expected / 10:
+        if expected > EXPECTED_MASS and mass[k] < expected / 10:
             yield Finding(
                 "modes",
                 WARNING,
@@ -230,9 +241,9 @@ def _modes(seen: Sightings, mass: np.ndarray, chains: np.ndarray, total: int) ->
                 float(expected),
                 "Chains may not find their way into it: raise tune and draws, and leave jumps on.",
             )
-    rare = np.flatnonzero((mass >= MASS) & (chains < total / 4))
+    rare = np.flatnonzero((mass >= LEAST_MASS) & (chains < SEEN_BY * total))
     rare = rare[np.lexsort([-mass[rare], seen.known[rare]])]  # those found late first, then by mass
-    for k in rare[:NAMED]:
+    for k in rare[:MODES_NAMED]:
         late = "" if seen.known[k] else ", and found only while draws were made, so its mass is not known"
         yield Finding(
             "modes",
@@ -242,7 +253,7 @@ def _modes(seen: Sightings, mass: np.ndarray, chains: np.ndarray, total: int) ->
             float(chains[k]),
             "Raise draws and tune, or start some chains there with initvals.",
         )
-    rest = rare[NAMED:]
+    rest = rare[MODES_NAMED:]
     if len(rest):
         late_ones = int((~np.asarray(seen.known, bool)[rest]).sum())
         yield Finding(
@@ -270,14 +281,14 @@ def _agreement(values: np.ndarray, names: list[str], weight: np.ndarray) -> Iter
         return
     rhat = weighted_rhat(values, weight)
     worst = int(np.argmax(rhat))
-    if rhat[worst] > RHAT:
+    if rhat[worst] > RHAT_WARNING:
         yield Finding(
             "rhat",
-            ERROR if rhat[worst] > RHAT_BAD else WARNING,
+            ERROR if rhat[worst] > RHAT_ERROR else WARNING,
             f"Chains disagree: weighted R-hat is {rhat[worst]:.2f} for {names[worst]}"
             + (
-                f" (above {RHAT} for {int((rhat > RHAT).sum())} of {len(names)} quantities)."
-                if (rhat > RHAT).sum() > 1
+                f" (above {RHAT_WARNING} for {int((rhat > RHAT_WARNING).sum())} of {len(names)} quantities)."
+                if (rhat > RHAT_WARNING).sum() > 1
                 else "."
             ),
             float(rhat[worst]),
@@ -285,13 +296,14 @@ def _agreement(values: np.ndarray, names: list[str], weight: np.ndarray) -> Iter
         )
     ess = np.where(moves, spread / np.where(error > 0, error, 1.0) ** 2, np.inf)
     worst = int(np.argmin(ess))
-    if ess[worst] < ESS:
+    if ess[worst] < LEAST_ESS:
         yield Finding(
             "budget",
             WARNING,
-            f"The effective sample size is {ess[worst]:.0f} for {names[worst]}; standard errors need about {ESS}.",
+            f"The effective sample size is {ess[worst]:.0f} for {names[worst]}; standard errors need about "
+            f"{LEAST_ESS}.",
             float(ess[worst]),
-            f"Raise draws {math.ceil(ESS / max(ess[worst], 1)) + 1}-fold.",
+            f"Raise draws {math.ceil(LEAST_ESS / max(ess[worst], 1)) + 1}-fold.",
         )
     half = values.shape[1] // 2
     if half < 4:
@@ -305,10 +317,10 @@ def _agreement(values: np.ndarray, names: list[str], weight: np.ndarray) -> Iter
     noise = np.hypot(parts[0].mcse, parts[1].mcse)
     drift = np.where(moves & (noise > 0), np.abs(parts[0].mean - parts[1].mean) / np.where(noise > 0, noise, 1.0), 0.0)
     worst = int(np.argmax(drift))
-    if drift[worst] > DRIFT:
+    if drift[worst] > DRIFT_WARNING:
         yield Finding(
             "drift",
-            ERROR if drift[worst] > DRIFT_BAD else WARNING,
+            ERROR if drift[worst] > DRIFT_ERROR else WARNING,
             f"The two halves of the draws differ by {drift[worst]:.0f} standard errors in {names[worst]}.",
             float(drift[worst]),
             "Raise tune.",

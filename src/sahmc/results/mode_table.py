@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from sahmc._support.tables import Table, number
-from sahmc._support.validate import require
 from sahmc.models.positions import labels
-from sahmc.tilt.importance import BLOCK, weighted_mean
+from sahmc.results.records import ModeAssignment, RunRecord
+from sahmc.tilt.importance import BLOCK_BYTES, weighted_mean
 
-if TYPE_CHECKING:
-    from sahmc.results.result import Result
-
-SHOWN = 6
+SHOWN_COORDINATES = 6
 """Coordinates of a place that are printed."""
 
 
@@ -32,7 +29,7 @@ class Mode(NamedTuple):
     ``chains``
         how many chains were there, at the posterior itself.
     ``label``
-        which draws are its own: ``Result.sightings.label`` has this number there.
+        which draws are its own: ``Result.mode_assignment.label`` has this number there.
     """
 
     mass: float
@@ -53,8 +50,8 @@ class ModeTable(tuple[Mode, ...]):
         names, rows = ["mass", "±", "energy", "chains", "mean"], []
         for mode in self:
             place = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(mode.mean)])
-            more = ", …" if len(place) > SHOWN else ""
-            where = "(" + ", ".join(number(x) for x in place[:SHOWN]) + more + ")"
+            more = ", …" if len(place) > SHOWN_COORDINATES else ""
+            where = "(" + ", ".join(number(x) for x in place[:SHOWN_COORDINATES]) + more + ")"
             rows.append([f"{mode.mass:.4f}", f"{mode.mcse:.4f}", f"{mode.energy:.2f}", str(mode.chains), where])
         return Table("", names, [str(k) for k in range(len(rows))], rows)
 
@@ -79,18 +76,18 @@ class ModeTable(tuple[Mode, ...]):
         return pd.DataFrame(rows)
 
 
-def find_modes(result: Result) -> ModeTable:
-    """Those of the run, or, where it did not look for any, of its draws."""
-    seen, weight = sightings(result), result.weight
-    chains, mass = seen.chains(result.region == 0), seen.mass(weight)
+def mode_table(record: RunRecord, assigned: ModeAssignment) -> ModeTable:
+    """Return the modes to which draws were assigned, heaviest first; those without any mass are left out."""
+    weight, label = record.weight, assigned.label
+    chains, mass = assigned.chains(record.draws.region == 0), assigned.mass(weight)
     kept = [int(k) for k in np.argsort(-mass, kind="stable") if mass[k] > 0]
-    leaves, tree = jax.tree.flatten(result.draws)
-    moments = [_moments(leaf, seen.label, weight, len(mass)) for leaf in leaves]
+    moments = [_moments(leaf, label, weight, len(mass)) for leaf in record.draws.leaves]
 
     def one(k: int) -> Mode:
-        mean, sd = (jax.tree.unflatten(tree, [part[i][k] for part in moments]) for i in range(2))
-        error = float(weighted_mean((seen.label == k).astype(float), weight).mcse)
-        return Mode(float(mass[k]), error, mean, sd, float(seen.energy[k]), int(chains[k]), k)
+        parts = ([moment[i][k] for moment in moments] for i in range(2))
+        mean, sd = (jax.tree.unflatten(record.draws.structure, part) for part in parts)
+        error = float(weighted_mean((label == k).astype(float), weight).mcse)
+        return Mode(float(mass[k]), error, mean, sd, float(assigned.energy[k]), int(chains[k]), k)
 
     return ModeTable(one(k) for k in kept)
 
@@ -99,7 +96,7 @@ def _moments(leaf: np.ndarray, label: np.ndarray, weight: np.ndarray, num: int) 
     """Mean and standard deviation of values (chain, draw, ...) within each mode, read in blocks."""
     shape = leaf.shape[2:]
     values = leaf.reshape(*leaf.shape[:2], -1)
-    step = max(1, BLOCK // (8 * values[:, 0].size))
+    step = max(1, BLOCK_BYTES // (8 * values[:, 0].size))
 
     def average(of: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
         total, mass = np.zeros((num, values.shape[2])), np.zeros((num, 1))
@@ -115,19 +112,3 @@ def _moments(leaf: np.ndarray, label: np.ndarray, weight: np.ndarray, num: int) 
     mean = average(lambda x, at: x)
     sd = np.sqrt(average(lambda x, at: (x - mean[at]) ** 2))
     return mean.reshape(num, *shape), sd.reshape(num, *shape)
-
-
-def sightings(result: Result) -> Any:
-    """What the run saw, or what is now found in its draws."""
-    if result.sightings is not None:
-        return result.sightings
-    require(
-        result.source is not None and result.source.flat is not None,
-        "modes need the model and whole positions",
-        "a result that was loaded without them, or sampled with keep=",
-        "call modes() before save()",
-    )
-    assert result.source is not None
-    seen, _ = result.source.sight(-result.log_density, result.log_weight)
-    object.__setattr__(result, "sightings", seen)  # found once
-    return seen

@@ -1,229 +1,285 @@
-"""What a run returns."""
+"""What ``sample`` returns: the record of a run, and the questions one asks of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, runtime_checkable
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
+from sahmc._support.frozen import thawed
 from sahmc._support.validate import require, require_count
 from sahmc.models.model import Labels
+from sahmc.results import evidence, expectations, files
 from sahmc.results.datatree import to_datatree, to_inferencedata
-from sahmc.results.files import load, save
-from sahmc.results.findings import Finding
-from sahmc.results.mode_table import ModeTable, find_modes
+from sahmc.results.mode_table import ModeTable, mode_table
+from sahmc.results.records import DrawRecord, Finding, ModeAssignment, Rejuvenated, RunRecord, ThetaTrace
 from sahmc.results.summary import Summary, summarise
-from sahmc.tilt.importance import (
-    BLOCK,
-    Expectation,
-    by_columns,
-    error_of_mean,
-    kish_efficiency,
-    systematic_resample,
-    weighted_ess,
-    weighted_mean,
-)
+from sahmc.results.warmup_record import WarmupRecord
+from sahmc.tilt.importance import Expectation, kish_efficiency
 from sahmc.tilt.partition import EnergyPartition, TemperatureLadder
-from sahmc.tilt.theta import expected_frequency
-from sahmc.tilt.tilts import TemperedTilt, Tilt
+from sahmc.tilt.tilts import Tilt
 
-if TYPE_CHECKING:
-    from sahmc.landscape.mode_finder import Sightings
-    from sahmc.run.live import Source
-    from sahmc.run.loop import Draw
-    from sahmc.run.stage import Path
+
+@runtime_checkable
+class LiveRun(Protocol):
+    """What a result can still ask of the run that made it, while the process lives."""
+
+    @property
+    def has_positions(self) -> bool:
+        """Whether whole positions were kept, rather than something of them."""
+
+    def assign_modes(self, draws: DrawRecord) -> ModeAssignment:
+        """Return the modes in the draws, for a run that did not look for any."""
+
+    def rejuvenate(self, index: tuple[np.ndarray, ...], moves: int, seed: int) -> Rejuvenated:
+        """Return the draws of chains and times ``index`` after so many plain moves."""
 
 
 @dataclass(frozen=True, repr=False)
 class Result:
     """Draws of the tilted density, and the weights that give the posterior back. Arrays lead with (chain, draw).
 
-    ``draws``
-        positions in the user's structure, or the variables of a model that names them: raw and tilted; use
-        ``expectation`` or ``resample`` for the posterior.
-    ``energy``, ``log_density``
-        what the tilt acts on, U = -log density (-log likelihood for a ``Model``); and the log density itself.
-    ``region``
-        subregion, nearest node, or level at which the draw was made.
-    ``log_weight``
-        log importance weights, which sum to 1 over all chains and draws.
-    ``theta``, ``visits``, ``desired``
-        for each region, with a leading chain axis if every chain has its own theta.
-    ``round_trips``
-        trips from the bottom to the top and back, for each chain, while draws were made.
-    ``step_size``
-        for each level.
-    ``jumps``
-        between known modes: tried, and accepted.
-    ``findings``
-        what is wrong with the run, errors first; empty if nothing is.
-    ``warmup``
-        what the warm-up found and chose; print it.
-    ``diverging``, ``num_diverging``
-        for each draw kept; and in all moves while draws were made, those between the draws included.
-    ``tree_depth``, ``num_deepest``
-        of NUTS: doublings of the trajectory of each draw kept; and in all moves, how many reached the largest depth.
-    ``path``
-        theta and round trips at fixed moments of adaptation and drawing.
-    ``sightings``
-        the modes in the draws as vectors, and the mode of each draw; ``modes()`` tells more.
-    ``labels``
-        dims, coords and data, for ``to_datatree``.
-    ``warmup_draws``
-        of the adaptation, raw, if asked for.
-    ``source``
-        what made the draws, while the process lives; None in a result that was loaded.
-    ``num_failed``
-        of RMHMC: moves rejected because an implicit step did not converge or does not reverse.
+    ``record`` is all the data there is, immutable and grouped; the attributes below are parts of it. ``live`` is what
+    made the draws: None in a result that was loaded.
     """
 
-    draws: Any
-    energy: np.ndarray
-    log_density: np.ndarray
-    region: np.ndarray
-    log_weight: np.ndarray
-    acceptance: np.ndarray
-    diverging: np.ndarray
-    tree_depth: np.ndarray | None
-    theta: np.ndarray
-    visits: np.ndarray
-    desired: np.ndarray
-    round_trips: np.ndarray
-    step_size: np.ndarray
-    num_gradients: int
-    num_diverging: int
-    num_failed: int
-    num_deepest: int
-    num_trajectories: int
-    jumps: tuple[int, int]
-    warmup: Any
-    tilt: Tilt
-    settings: Mapping[str, Any]
-    findings: tuple[Finding, ...] = ()
-    path: Path | None = None
-    sightings: Sightings | None = None
-    warmup_draws: Draw | None = None
-    labels: Labels = field(default_factory=Labels)
-    source: Source | None = None
+    record: RunRecord
+    live: LiveRun | None = None
 
-    def __post_init__(self) -> None:
-        left = ("tilt", "settings", "warmup", "findings", "source", "labels")
-        for array in jax.tree.leaves([v for k, v in vars(self).items() if k not in left]):
-            if isinstance(array, np.ndarray):
-                array.flags.writeable = False
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the record alone."""
+        return Result, (self.record,)
 
     @property
-    def partition(self) -> EnergyPartition | TemperatureLadder | None:
-        return getattr(self.tilt, "partition", None)
+    def draws(self) -> Any:
+        """Positions in the user's structure, or the variables of a model that names them: raw and tilted.
+
+        Use ``expectation`` or ``resample`` for the posterior.
+        """
+        return self.record.draws.values
+
+    @property
+    def energy(self) -> np.ndarray:
+        """What the tilt acts on: U = -log density, or -log likelihood for a ``Model`` with its prior apart."""
+        return self.record.draws.energy
+
+    @property
+    def log_density(self) -> np.ndarray:
+        """The log density of each draw, the prior included."""
+        return self.record.draws.log_density
+
+    @property
+    def region(self) -> np.ndarray:
+        """The subregion, nearest node, or level at which each draw was made."""
+        return self.record.draws.region
+
+    @property
+    def log_weight(self) -> np.ndarray:
+        """Log importance weights, which sum to 1 over all chains and draws."""
+        return self.record.draws.log_weight
 
     @property
     def weight(self) -> np.ndarray:
         """Importance weights, summing to 1 over all chains and draws."""
-        return np.exp(self.log_weight.astype(float))
+        return self.record.weight
+
+    @property
+    def acceptance(self) -> np.ndarray:
+        """The acceptance probability of the last move of each draw."""
+        return self.record.draws.acceptance_rate
 
     @property
     def acceptance_rate(self) -> float:
+        """The mean of ``acceptance``."""
         return float(self.acceptance.mean())
 
+    @property
+    def diverging(self) -> np.ndarray:
+        """Whether that move diverged."""
+        return self.record.draws.diverging
+
+    @property
+    def tree_depth(self) -> np.ndarray | None:
+        """Doublings of the trajectory of each draw, of NUTS."""
+        return self.record.draws.tree_depth
+
+    @property
+    def theta(self) -> np.ndarray:
+        """theta of each region, with a leading chain axis if every chain has its own."""
+        return self.record.learnt.theta
+
+    @property
+    def visits(self) -> np.ndarray:
+        """Visits to each region while draws were made."""
+        return self.record.learnt.visits
+
+    @property
+    def desired(self) -> np.ndarray:
+        """Desired visiting frequencies."""
+        return self.record.learnt.desired
+
+    @property
+    def step_size(self) -> np.ndarray:
+        """The step size at each level."""
+        return self.record.learnt.step_size
+
+    @property
+    def theta_trace(self) -> ThetaTrace | None:
+        """theta and round trips at fixed moments of adaptation and drawing."""
+        return self.record.learnt.trace
+
+    @property
+    def round_trips(self) -> np.ndarray:
+        """Trips of each chain from the bottom to the top and back, while draws were made."""
+        return self.record.round_trips
+
+    @property
+    def num_gradients(self) -> int:
+        """Gradients spent, the warm-up included."""
+        return self.record.num_gradients
+
+    @property
+    def num_trajectories(self) -> int:
+        """Trajectories while draws were made, those of moves between the draws included."""
+        return self.record.counts.trajectories
+
+    @property
+    def num_diverging(self) -> int:
+        """How many of the trajectories diverged."""
+        return self.record.counts.diverging
+
+    @property
+    def num_failed(self) -> int:
+        """How many moves of RMHMC were rejected because an implicit step did not converge or does not reverse."""
+        return self.record.counts.failed
+
+    @property
+    def num_deepest(self) -> int:
+        """How many trajectories of NUTS reached the largest depth."""
+        return self.record.counts.deepest
+
+    @property
+    def jumps(self) -> tuple[int, int]:
+        """Jumps between known modes: tried, and accepted."""
+        return self.record.counts.jumps, self.record.counts.jumps_accepted
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What is wrong with the run, errors first; empty if nothing is."""
+        return self.record.findings
+
+    @property
+    def warmup(self) -> WarmupRecord:
+        """What the warm-up found and chose; print it."""
+        return self.record.warmup
+
+    @property
+    def warmup_draws(self) -> DrawRecord | None:
+        """The draws of the adaptation, raw, if they were asked for."""
+        return self.record.warmup_draws
+
+    @property
+    def mode_assignment(self) -> ModeAssignment | None:
+        """The modes in the draws as vectors, and the mode of each draw; ``modes()`` tells more."""
+        return self.record.modes
+
+    @property
+    def tilt(self) -> Tilt:
+        """The tilt, with its partition."""
+        return self.record.tilt
+
+    @property
+    def partition(self) -> EnergyPartition | TemperatureLadder | None:
+        """How the tilt cuts the space; None without a tilt."""
+        return self.record.partition
+
+    @property
+    def labels(self) -> Labels:
+        """Dims, coords and data, for ``to_datatree``."""
+        return self.record.labels
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The arguments of the run, its seed, the time it took, and versions; a copy."""
+        return thawed(self.record.settings)
+
     def expectation(self, fn: Callable[[Any], Any] | None = None) -> Expectation:
-        """Posterior mean of ``fn`` of a position (the position itself if None) and its Monte Carlo standard error."""
-        values, tree = jax.tree.flatten(self.values(fn))
-        parts = [by_columns(lambda columns: weighted_mean(columns, self.weight), leaf) for leaf in values]
-        return Expectation(*(jax.tree.unflatten(tree, part) for part in zip(*parts, strict=True)))
+        """Return the posterior mean of ``fn`` of a position and its Monte Carlo standard error.
+
+        ``fn`` is written with ``jax.numpy`` and takes one position; None stands for the position itself.
+        """
+        return expectations.expectation(self.record, fn)
 
     def ess(self, fn: Callable[[Any], Any] | None = None) -> Any:
-        """Effective sample size of ``expectation(fn)``: posterior variance over squared standard error.
+        """Return the effective sample size of ``expectation(fn)``: posterior variance over squared standard error.
 
         Autocorrelation and weights both count.
         """
-        return jax.tree.map(
-            lambda leaf: by_columns(lambda columns: (weighted_ess(columns, self.weight),), leaf)[0], self.values(fn)
-        )
+        return expectations.effective_sample_size(self.record, fn)
+
+    def values(self, fn: Callable[[Any], Any] | None = None) -> Any:
+        """Return ``fn`` of every draw, arrays (chain, draw, ...); the draws themselves if None."""
+        return expectations.values(self.record, fn)
 
     def resample(self, n: int | None = None, seed: int = 0) -> Any:
-        """``n`` equal-weight draws of the posterior (as many as were made if None), chain by chain in time order."""
+        """Return ``n`` equal-weight draws of the posterior, chain by chain in time order; as many as were made if None.
+
+        ``seed`` is of the one random number that this takes.
+        """
         n = self.log_weight.size if n is None else n
-        require_count(n, "n")
         chosen = self.resample_index(n, seed)
         return jax.tree.map(lambda x: np.asarray(x[chosen]), self.draws)
 
     def resample_index(self, n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        """Which chain and which draw each of ``n`` equal-weight draws is."""
-        index = systematic_resample(self.weight.ravel(), n, np.random.default_rng(seed))
-        return np.unravel_index(index, self.log_weight.shape)  # type: ignore[return-value]
+        """Return which chain and which draw each of ``n`` equal-weight draws is."""
+        require_count(n, "n")
+        return expectations.resample_index(self.record, n, seed)
+
+    def membership(self, every: tuple[int, int] = (1, 1)) -> np.ndarray:
+        """Return the membership of every draw in every region under the frozen theta, (chain, draw, region).
+
+        ``every`` takes every so many-th chain and draw.
+        """
+        return evidence.membership(self.record, every)
 
     def log_omega(self, log_total: float = 0.0) -> np.ndarray:
-        """log omega_i of every region; for a tempered tilt log Z(beta_i), level 0 being the posterior.
+        """Return log omega_i of every region; for a tempered tilt log Z(beta_i), level 0 being the posterior.
 
         theta alone leaves a constant C open: ``log_total`` is the known log of the total (the default 0 makes
         omega posterior probabilities, and Z relative to the posterior's). Regions never visited have -inf. While
         theta is frozen the frequencies are those observed, otherwise pi_i + nu of the paper.
         """
-        frequency = expected_frequency(jnp.asarray(self.desired), jnp.asarray(self.visits > 0))
-        if self.settings["adapt"] == "tune":
-            counts = self.visits if self.theta.ndim == 2 else self.membership().mean(axis=(0, 1))
-            frequency = counts / counts.sum(axis=-1, keepdims=True)
-        log_omega = np.asarray(self.tilt.log_omega(jnp.asarray(self.theta), jnp.asarray(frequency, self.theta.dtype)))
-        if isinstance(self.tilt, TemperedTilt):
-            total = log_omega[..., :1]
-        else:
-            high = log_omega.max(axis=-1, keepdims=True)
-            total = high + np.log(np.exp(log_omega - high).sum(axis=-1, keepdims=True))
-        return log_omega - total + log_total
+        return evidence.log_omega(self.record, log_total)
 
     def log_evidence(self) -> Expectation:
-        """log of the integral of prior times likelihood over that of the prior, and its standard error.
+        """Return the log of the integral of prior times likelihood over that of the prior, and its standard error.
 
         Needs a ``Model`` and a tempered tilt whose last level is the prior, beta = 0, with one theta for all chains,
         frozen while the draws were made.
         """
-        top = float(self.partition.betas[-1]) if isinstance(self.partition, TemperatureLadder) else None
-        require(
-            top == 0.0 and self.settings["prior"] and self.settings["adapt"] == "tune" and self.theta.ndim == 1,
-            "log_evidence needs draws at the prior, beta = 0, under one frozen theta",
-            {"last beta": top, "prior": self.settings["prior"], "adapt": self.settings["adapt"]},
-            "sample a sahmc.Model(log_likelihood=..., log_prior=...) with the default tilt, theta and adapt",
-        )
-        member = self.membership()
-        bottom, last = member[..., 0], member[..., -1]
-        value = self.log_omega()[0] - self.log_omega()[-1]
-        return Expectation(value, error_of_mean(bottom / bottom.mean() - last / last.mean()))
-
-    def membership(self, every: tuple[int, int] = (1, 1)) -> np.ndarray:
-        """Of every draw in every region, under the frozen theta; of every so many-th chain and draw."""
-        member = jax.vmap(self.tilt.membership, (None, 0))
-        energy = jnp.asarray(self.energy[:: every[0], :: every[1]])
-        return np.asarray(jax.vmap(member, (None, 0))(jnp.asarray(self.theta), energy), dtype=float)
-
-    def values(self, fn: Callable[[Any], Any] | None = None) -> Any:
-        """``fn`` of every draw, arrays (chain, draw, ...); the draws themselves if None."""
-        if fn is None:
-            return self.draws
-        each = sum(leaf[0].nbytes for leaf in jax.tree.leaves(self.draws))
-        step = max(1, BLOCK // each)
-        mapped = jax.vmap(jax.vmap(fn))
-        parts = [
-            jax.tree.map(np.asarray, mapped(jax.tree.map(lambda x: x[i : i + step], self.draws)))  # noqa: B023
-            for i in range(0, len(self.energy), step)
-        ]
-        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+        return evidence.log_evidence(self.record)
 
     def modes(self) -> ModeTable:
-        """The modes of the posterior, heaviest first, without being told how many: mass, place, who saw them."""
-        return find_modes(self)
+        """Return the modes of the posterior, heaviest first, found without being told how many.
+
+        Of each: its mass, its place, and how many chains saw it. A run that did not look for modes looks for them now.
+        """
+        assigned = self.record.modes
+        if assigned is None:
+            assigned = self._alive("modes() of a run that did not look for modes").assign_modes(self.record.draws)
+        return mode_table(self.record, assigned)
 
     def summary(self, fn: Callable[[Any], Any] | None = None, prob: float = 0.94) -> Summary:
-        """A table of every quantity, and the findings in words: print it, show it in a notebook, ``.table``.
+        """Return a table of every quantity, and the findings in words: print it, or take ``to_dataframe()``.
 
         Mean, standard deviation and highest-density interval of probability ``prob`` of the posterior, Monte Carlo
         standard error, effective sample size and R-hat with weights; of the position, or of ``fn`` of it.
         """
-        return summarise(self, fn, prob)
+        return summarise(self.record, fn, prob)
 
     def to_datatree(
         self,
@@ -233,8 +289,27 @@ class Result:
         rejuvenate: int = 0,
         seed: int = 0,
     ) -> Any:
-        """An ``xarray.DataTree`` in ArviZ's schema: see ``sahmc.datatree.to_datatree``."""
-        return to_datatree(self, coords=coords, dims=dims, rejuvenate=rejuvenate, seed=seed)
+        """Return an ``xarray.DataTree`` in ArviZ's schema.
+
+        ``posterior``, ``sample_stats``
+            As many draws as were made, resampled to have equal weight, chain by chain in time order; heavy draws
+            repeat. With ``rejuvenate=k`` each is then moved by k plain transitions of the kernel, so that next to none
+            do; ``seed`` is of both.
+        ``weighted_posterior``, ``weighted_sample_stats``
+            The draws as they were made, of the tilted density, with ``log_weight``, ``region`` and ``energy``.
+        ``sahmc``
+            theta, visits and desired frequencies of each region, its energies or inverse temperatures, theta's trace.
+        ``warmup_posterior``, ``warmup_sample_stats``
+            Those of the adaptation, raw, if they were kept.
+        ``observed_data``, ``constant_data``
+            Where the model knows them.
+
+        ``coords`` and ``dims`` are ArviZ's, for variables named as in the draws; the model's own need not be given.
+        """
+        require_count(rejuvenate, "rejuvenate", least=0)
+        index = self.resample_index(self.log_weight.size, seed)
+        moved = self._alive("rejuvenate").rejuvenate(index, rejuvenate, seed) if rejuvenate else None
+        return to_datatree(self.record, index, moved, coords or {}, dims or {})
 
     def to_inferencedata(
         self,
@@ -244,23 +319,35 @@ class Result:
         rejuvenate: int = 0,
         seed: int = 0,
     ) -> Any:
-        """The same as an ``arviz.InferenceData``, for ArviZ before 1.0."""
+        """Return what ``to_datatree`` does as an ``arviz.InferenceData``, for ArviZ before 1.0."""
         return to_inferencedata(self.to_datatree(coords=coords, dims=dims, rejuvenate=rejuvenate, seed=seed))
 
     def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> None:
-        """Write a NetCDF file (or, if ``path`` ends in ".zarr", a Zarr store) that ArviZ and ``load`` read."""
-        save(self, path, overwrite)
+        """Write a NetCDF file (or, if ``path`` ends in ".zarr", a Zarr store) that ArviZ and ``load`` read.
+
+        An existing file is left alone unless ``overwrite`` is true.
+        """
+        files.save(self.record, path, overwrite)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Result:
-        """What ``save`` wrote. The model is not in it: there is no ``rejuvenate``, nor a new search for modes; draws of
-        the warm-up are in the file, for ArviZ, and not in the result.
-        """
-        return load(path)
+        """Return what ``save`` wrote: the same record. The model is not in it, so nothing can be asked of it anew."""
+        return cls(files.load(path))
+
+    def _alive(self, what: str) -> LiveRun:
+        """Return what made the draws; raise ``ValueError`` where it is gone, saying ``what`` needs it."""
+        require(
+            self.live is not None and self.live.has_positions,
+            f"{what} needs the model and whole positions",
+            "a result that was loaded, or sampled with keep=",
+            "call it on the result that sample returned, and sample without keep=",
+        )
+        assert self.live is not None
+        return self.live
 
     def __repr__(self) -> str:
         chains, draws = self.log_weight.shape
-        regions = self.theta.shape[-1]
+        regions = self.record.num_regions
         trips = f"{int(self.round_trips.sum())} round trips" if regions > 1 else "no tilt"
         return (
             f"<sahmc.Result: {chains} chains x {draws} draws, tilt {self.tilt.name!r} with {regions} regions, {trips}, "

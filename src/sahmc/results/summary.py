@@ -5,22 +5,21 @@ from __future__ import annotations
 import html
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from sahmc._support.frozen import thawed
 from sahmc._support.tables import Table, number
 from sahmc._support.validate import require
 from sahmc.models.positions import labels, named
-from sahmc.results.findings import Finding
+from sahmc.results.expectations import resample_index, values
+from sahmc.results.records import Finding, RunRecord
 from sahmc.tilt.importance import by_columns, weighted_ess, weighted_mean, weighted_rhat, weighted_variance
 
-if TYPE_CHECKING:
-    from sahmc.results.result import Result
-
-SHOWN = 40
+SHOWN_ROWS = 40
 """Rows that are printed; all are in the DataFrame."""
-INTERVAL = 4000
+INTERVAL_DRAWS = 4000
 """Equal-weight draws from which intervals are taken."""
 
 
@@ -39,7 +38,7 @@ class Summary:
 
         return pd.DataFrame(self.columns, index=self.names)
 
-    def table(self, shown: int = SHOWN) -> Table:
+    def table(self, shown: int = SHOWN_ROWS) -> Table:
         """The first rows, rounded to what the Monte Carlo error leaves of them."""
         rows = [self._row(i) for i in range(min(shown, len(self.names)))]
         return Table("", list(self.columns), self.names[:shown], rows)
@@ -64,7 +63,7 @@ class Summary:
         return f"{len(self.findings)} warning{'s' * (len(self.findings) > 1)}." if self.findings else "No findings."
 
     def __str__(self) -> str:
-        more = len(self.names) - SHOWN
+        more = len(self.names) - SHOWN_ROWS
         rest = [f"... and {more} more rows, in to_dataframe()"] if more > 0 else []
         lines = [f"{f.severity}: {f.sentence}\n    {f.advice} [{f.code}]" for f in self.findings]
         return "\n".join([self.headline, "", str(self.table()), *rest, "", self.verdict, *lines])
@@ -76,7 +75,7 @@ class Summary:
             f"<li><b>{f.severity}</b>: {html.escape(f.sentence)} {html.escape(f.advice)} <code>{f.code}</code></li>"
             for f in self.findings
         )
-        more = len(self.names) - SHOWN
+        more = len(self.names) - SHOWN_ROWS
         rest = f"<p>… and {more} more rows, in <code>to_dataframe()</code></p>" if more > 0 else ""
         return (
             f"<p>{html.escape(self.headline)}</p>{self.table().to_html()}{rest}"
@@ -84,14 +83,13 @@ class Summary:
         )
 
 
-def summarise(result: Result, fn: Callable[[Any], Any] | None, prob: float) -> Summary:
-    """Of ``fn`` of the position, or of the position itself."""
+def summarise(record: RunRecord, fn: Callable[[Any], Any] | None, prob: float) -> Summary:
+    """Return the summary of ``fn`` of the position, or of the position itself; intervals have probability ``prob``."""
     from arviz_stats.base import array_stats
 
     require(0 < prob < 1, "prob must lie in (0, 1)", prob, "pass 0.94, say")
-    values = result.values(fn)
-    weight = result.weight
-    index = result.resample_index(min(weight.size, INTERVAL))
+    weight = record.weight
+    index = resample_index(record, min(weight.size, INTERVAL_DRAWS), 0)
     low, high = (f"hdi_{50 * (1 - prob):.3g}%", f"hdi_{50 * (1 + prob):.3g}%")
 
     def measure(columns: np.ndarray) -> tuple[Any, ...]:
@@ -108,7 +106,7 @@ def summarise(result: Result, fn: Callable[[Any], Any] | None, prob: float) -> S
 
     names: list[str] = []
     parts: list[tuple[np.ndarray, ...]] = []
-    for name, leaf in named(values).items():
+    for name, leaf in named(values(record, fn)).items():
         names += labels({name: leaf}, lead=2)
         mean, sd, error, ess, rhat = by_columns(measure, leaf)
         drawn = np.asarray(leaf[index], float)
@@ -121,16 +119,15 @@ def summarise(result: Result, fn: Callable[[Any], Any] | None, prob: float) -> S
             strict=True,
         )
     )
-    return Summary(headline(result), names, columns, result.findings)
+    return Summary(headline(record), names, columns, record.findings)
 
 
-def headline(result: Result) -> str:
-    """What was run, in a line."""
-    chains, draws = result.energy.shape
-    trips = f", {int(result.round_trips.sum())} round trips over {result.theta.shape[-1]} levels" * (
-        result.theta.shape[-1] > 1
-    )
+def headline(record: RunRecord) -> str:
+    """Return what was run, in a line."""
+    chains, draws = record.draws.energy.shape
+    settings, levels = record.settings, record.num_regions
+    trips = f", {int(record.round_trips.sum())} round trips over {levels} levels" if levels > 1 else ""
     return (
-        f"{chains} chains of {draws} draws, {result.settings['kernel']}, tilt {result.settings['tilt']}{trips}, "
-        f"{result.num_gradients:,} gradients, seed {result.settings['random_seed']}"
+        f"{chains} chains of {draws} draws, {settings['kernel']}, tilt {settings['tilt']}{trips}, "
+        f"{record.num_gradients:,} gradients, seed {thawed(settings['random_seed'])}"
     )

@@ -6,44 +6,38 @@ import hashlib
 import json
 import pickle
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import cloudpickle
 import jax
 import numpy as np
 
+from sahmc._support.sealed_files import DIGEST_BYTES, sealed, unsealed, write_whole
 from sahmc._support.validate import require
 from sahmc._version import __version__
-from sahmc.run.journal import DIGEST, DiskJournal, sealed, unsealed, write_whole
-
-if TYPE_CHECKING:
-    from sahmc.results.result import Result
+from sahmc.run.journal import DiskJournal
+from sahmc.run.plan import Plan
 
 RUN, CALL = "run.json", "call.pickle"
 AGAIN = "call sahmc.sample again, with the same arguments and this checkpoint"
 
 
-def resume(
-    checkpoint: str | Path, *, progressbar: bool = True, callback: Callable[[Any], None] | None = None
-) -> Result:
-    """Go on with the run that is kept in a folder, as if it had never stopped; one that is complete is read back.
+def stored_arguments(checkpoint: str | Path) -> dict[str, Any]:
+    """Return the arguments of ``sample`` with which the run in a folder was begun; raise ``ValueError`` if none are.
 
-    The model and the other arguments of ``sample`` were stored with it, by pickle: resume only what you trust.
+    They were stored by pickle: read only what you trust.
     """
-    from sahmc.sampling import sample
-
     path = Path(checkpoint)
     require(recorded(path) is not None, "a checkpoint holds a run", f"{path}, which holds none", "check the path")
     content = unsealed(path / CALL)
     require(content is not None, "the arguments of the run must be in the checkpoint", f"no whole {path / CALL}", AGAIN)
     assert content is not None
     try:
-        arguments = pickle.loads(content)
+        return pickle.loads(content)
     except Exception as error:
         raise ValueError(f"the stored model cannot be loaded here: {error!r}. To fix it, {AGAIN}.") from error
-    return sample(**arguments, checkpoint=path, progressbar=progressbar, callback=callback)
 
 
 def recorded(checkpoint: str | Path) -> dict[str, Any] | None:
@@ -81,10 +75,13 @@ def recorded(checkpoint: str | Path) -> dict[str, Any] | None:
     return about
 
 
-def keep_run(
+def open_checkpoint(
     checkpoint: str | Path, identity: Mapping[str, Any], seed: Any, arguments: Mapping[str, Any]
 ) -> DiskJournal:
-    """The journal of a run in a folder: a new one, or that of the same run, begun earlier."""
+    """Return the journal of a run in a folder: a new one, or that of the same run, begun earlier.
+
+    ``identity`` is what the bits of the run depend on, ``arguments`` those of ``sample``, stored for ``resume``.
+    """
     path = Path(checkpoint)
     known = recorded(path)
     if known is None:
@@ -111,7 +108,7 @@ def keep_run(
     return DiskJournal(path)
 
 
-def identity(plan: Any, seed: Any, **parts: Any) -> dict[str, Any]:
+def identity(plan: Plan, seed: Any, **parts: Any) -> dict[str, Any]:
     """All that the bits of a run depend on, in words and checksums, to be compared."""
     names = ("draws", "tune", "chains", "thin", "target_accept", "theta", "adapt", "jumps")
     things = {"kernel": plan.kernel, "tilt": plan.tilt, "gain": plan.gain, "desired": plan.desired, **parts}
@@ -144,4 +141,4 @@ def _printed(thing: Any) -> bytes:
 
 
 def _checksum(about: Any) -> str:
-    return hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=DIGEST).hexdigest()
+    return hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=DIGEST_BYTES).hexdigest()

@@ -11,7 +11,6 @@ import hashlib
 import io
 import json
 import os
-import tempfile
 import time
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -20,24 +19,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from sahmc._support.sealed_files import DIGEST_BYTES, sealed, unsealed, write_whole
 from sahmc._support.validate import require
+from sahmc.results.records import Counts, ThetaTrace
 
-SECONDS = 10.0
+RECORD_SECONDS = 10.0
 """Between two records: the most that is lost."""
-DIGEST = 32
-BLOCK = 2**24
+READ_BYTES = 2**24
 
 
-class Past(NamedTuple):
+class StageProgress(NamedTuple):
     """What a stage has done: its moves, where they led, sums over them, and how many draws were kept."""
 
     moves: int
     state: Any
     visits: np.ndarray
-    tally: Any
+    counts: Counts
     rows: int
-    path: Any
-    """What was noted at fixed moments on the way."""
+    """Draws that were stored."""
+    trace: ThetaTrace | None
 
 
 class Journal:
@@ -46,26 +46,26 @@ class Journal:
     seconds = 0.0
     """Spent on this run by earlier processes."""
 
-    def begin(self, name: str, past: Past, structure: Any) -> Past:
-        """A stage begins: what is known of it, ``past`` if nothing is. ``structure`` is that of its draws."""
-        self.past = past
+    def begin(self, name: str, so_far: StageProgress, structure: Any) -> StageProgress:
+        """A stage begins: what is known of it, ``so_far`` if nothing is. ``structure`` is that of its draws."""
+        self.so_far = so_far
         self._parts: list[Any] = []
-        return past
+        return so_far
 
-    def add(self, past: Past, draws: Any) -> None:
+    def add(self, so_far: StageProgress, draws: Any) -> None:
         """The stage has gone on; ``draws`` are those it kept since, or None."""
         if draws is not None:
             self._parts.append(draws)
-        self.past = past
+        self.so_far = so_far
 
     def end(self) -> None:
         """The stage ends, for good or for now."""
 
     def draws(self) -> Any:
         """Those of the stage, arrays (draw, chain, ...); None if there are none."""
-        if not self.past.rows:
+        if not self.so_far.rows:
             return None
-        rows = self.past.rows
+        rows = self.so_far.rows
         return jax.tree.map(lambda *parts: np.concatenate(parts)[:rows], *self._parts)
 
     def close(self) -> None:
@@ -87,27 +87,27 @@ class DiskJournal(Journal):
         self.seconds = _seconds(folder)
         self._began = time.monotonic()
 
-    def begin(self, name: str, past: Past, structure: Any) -> Past:
+    def begin(self, name: str, so_far: StageProgress, structure: Any) -> StageProgress:
         self._stage += 1
         self._stem = self._folder / f"{self._stage:03d}-{name}"
-        self._structure, self._hash = structure, hashlib.blake2b(digest_size=DIGEST)
+        self._structure, self._hash = structure, hashlib.blake2b(digest_size=DIGEST_BYTES)
         self._dtype: Any = None
-        known = self._recall(past)
+        known = self._recall(so_far)
         if known is None:
             for path in sorted(self._folder.glob("[0-9][0-9][0-9]-*")):
                 if int(path.name[:3]) >= self._stage:
                     path.unlink()
-        self.past = known or past
+        self.so_far = known or so_far
         self._rows = self._stem.with_suffix(".rows").open("r+b" if known else "w+b")
         self._rows.truncate(self._size())
         self._rows.seek(0, os.SEEK_END)
-        self._written = time.monotonic() if known else -SECONDS
-        self._noted = self.past.moves if known else -1
-        return self.past
+        self._written = time.monotonic() if known else -RECORD_SECONDS
+        self._noted = self.so_far.moves if known else -1
+        return self.so_far
 
-    def add(self, past: Past, draws: Any) -> None:
-        running = self._hash.copy()  # Ctrl-C may come at any point: rows count once hash and past agree on them
-        if draws is not None and past.rows > self.past.rows:
+    def add(self, so_far: StageProgress, draws: Any) -> None:
+        running = self._hash.copy()  # Ctrl-C may come at any point: rows count once hash and so_far agree on them
+        if draws is not None and so_far.rows > self.so_far.rows:
             leaves = jax.tree.leaves(draws)
             if self._dtype is None:
                 fields = [(f"f{i}", leaf.dtype, leaf.shape[1:]) for i, leaf in enumerate(leaves)]
@@ -119,21 +119,21 @@ class DiskJournal(Journal):
             self._rows.seek(self._size())
             self._rows.write(rows.data)
             running.update(rows.data)
-        self._hash, self.past = running, past
-        if time.monotonic() - self._written > SECONDS:
+        self._hash, self.so_far = running, so_far
+        if time.monotonic() - self._written > RECORD_SECONDS:
             self._write()
 
     def end(self) -> None:
-        if self._noted < self.past.moves:
+        if self._noted < self.so_far.moves:
             self._write()
         if self._rows is not None:
             self._rows.close()
             self._rows = None
 
     def draws(self) -> Any:
-        if not self.past.rows:
+        if not self.so_far.rows:
             return None
-        rows = np.memmap(self._stem.with_suffix(".rows"), self._dtype, "r", shape=self.past.rows)
+        rows = np.memmap(self._stem.with_suffix(".rows"), self._dtype, "r", shape=self.so_far.rows)
         return jax.tree.unflatten(self._structure, [rows[name] for name in self._dtype.names])
 
     def close(self) -> None:
@@ -142,7 +142,7 @@ class DiskJournal(Journal):
         self._lock.close()
 
     def _size(self) -> int:
-        return self.past.rows * self._dtype.itemsize if self._dtype is not None else 0
+        return self.so_far.rows * self._dtype.itemsize if self._dtype is not None else 0
 
     def _write(self) -> None:
         """Rows first, then the state that vouches for them, in one stroke."""
@@ -150,21 +150,21 @@ class DiskJournal(Journal):
         self._rows.flush()
         os.fsync(self._rows.fileno())
         about = {
-            "moves": self.past.moves,
-            "rows": self.past.rows,
-            "tally": list(self.past.tally),
+            "moves": self.so_far.moves,
+            "rows": self.so_far.rows,
+            "counts": list(self.so_far.counts),
             "dtype": None if self._dtype is None else np.lib.format.dtype_to_descr(self._dtype),
             "rows_digest": self._hash.hexdigest(),
             "seconds": self.seconds + time.monotonic() - self._began,
         }
-        leaves = jax.tree.leaves((self.past.state, self.past.visits, self.past.path))
+        leaves = jax.tree.leaves((self.so_far.state, self.so_far.visits, self.so_far.trace))
         buffer = io.BytesIO()
         arrays: dict[str, Any] = {f"leaf{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
         np.savez(buffer, about=json.dumps(about), **arrays)
         write_whole(self._stem.with_suffix(".state"), sealed(buffer.getvalue()))
-        self._written, self._noted = time.monotonic(), self.past.moves
+        self._written, self._noted = time.monotonic(), self.so_far.moves
 
-    def _recall(self, fresh: Past) -> Past | None:
+    def _recall(self, fresh: StageProgress) -> StageProgress | None:
         """What is on disk of this stage, if it is whole."""
         found = read_stage(self._stem)
         if found is None:
@@ -173,8 +173,8 @@ class DiskJournal(Journal):
         known, tree = jax.tree.flatten(fresh.state)
         count = len(known)
         state = jax.tree.unflatten(tree, map(jnp.asarray, leaves[:count]))
-        path = None if fresh.path is None else type(fresh.path)(*leaves[count + 1 :])
-        return Past(about["moves"], state, leaves[count], type(fresh.tally)(*about["tally"]), about["rows"], path)
+        trace = None if fresh.trace is None else ThetaTrace(*leaves[count + 1 :])
+        return StageProgress(about["moves"], state, leaves[count], Counts(*about["counts"]), about["rows"], trace)
 
 
 def read_stage(stem: Path) -> tuple[dict[str, Any], list[np.ndarray], np.dtype | None, Any] | None:
@@ -197,41 +197,14 @@ def _tuples(description: Any) -> Any:
     return [(name, kind, tuple(shape)) for name, kind, *rest in description for shape in (rest or [()])]
 
 
-def sealed(content: bytes) -> bytes:
-    """With a checksum in front."""
-    return hashlib.blake2b(content, digest_size=DIGEST).digest() + content
-
-
-def unsealed(path: Path) -> bytes | None:
-    """The content of a sealed file; None if there is no such file, or not the whole of it."""
-    if not path.exists():
-        return None
-    data = path.read_bytes()
-    return data[DIGEST:] if sealed(data[DIGEST:]) == data else None
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """All of it or nothing, whatever happens on the way."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".part-")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
 def _hash_of(path: Path, size: int) -> Any:
     """Of the first ``size`` bytes; None if there are fewer."""
     if not path.exists() or path.stat().st_size < size:
         return None
-    running = hashlib.blake2b(digest_size=DIGEST)
+    running = hashlib.blake2b(digest_size=DIGEST_BYTES)
     with path.open("rb") as file:
         while size:
-            block = file.read(min(size, BLOCK))
+            block = file.read(min(size, READ_BYTES))
             running.update(block)
             size -= len(block)
     return running

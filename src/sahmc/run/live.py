@@ -1,66 +1,96 @@
-"""What made the draws, for as long as the process lives: it is not saved with them."""
+"""What a result can still ask of the run that made it, for as long as the process lives."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float, Key
 
+from sahmc.kernels.base import Kernel
 from sahmc.kernels.jump import Jump
-from sahmc.landscape.mode_finder import Scout, Sightings, lowest_draws, posterior_draws, spread_within
+from sahmc.landscape.mode_finder import ModeFinder, lowest_draws, posterior_draws, spread_within
 from sahmc.landscape.modes import Modes
-from sahmc.models.positions import View
+from sahmc.models.positions import Unpacker, split
+from sahmc.results.records import DrawRecord, ModeAssignment, Rejuvenated
 from sahmc.run.loop import Setup
-from sahmc.tilt.target import TiltedTarget
+from sahmc.tilt.target import ChainState, TiltedTarget
 from sahmc.tilt.tilts import NoTilt
 
-BLOCK = 4096
+DRAWS_AT_ONCE = 4096
 """Draws that are moved at once."""
 
 
 @dataclass(frozen=True)
-class Source:
-    """``flat`` are the positions as vectors (chain, draw, dim); None if only something of them was kept."""
+class Live:
+    """The model, the kernel and the modes as they were at the end of a run."""
 
     setup: Setup
-    step_scale: Any
-    scout: Scout
+    step_scale: Float[Array, " levels"]
+    finder: ModeFinder
     modes: Modes
-    view: View
-    flat: np.ndarray | None
+    unpack: Unpacker
+    positions: np.ndarray | None
+    """The positions as vectors (chain, draw, dim); None if only something of them was kept."""
+    _assigned: list[ModeAssignment] = field(default_factory=list, repr=False)
+    """The answer of ``assign_modes``, once it was asked for."""
 
-    def sight(self, energy: np.ndarray, log_weight: np.ndarray) -> tuple[Sightings, int]:
-        """The modes in the draws, whose ``energy`` includes the prior's; and the gradients spent."""
-        assert self.flat is not None
-        late = posterior_draws(self.flat, log_weight)
-        scout = self.scout
-        if not len(scout.draws):
-            scout = replace(scout, scale=spread_within(late))
-        return scout.with_draws(late).sight(self.flat, lowest_draws(self.flat, energy), self.modes)
+    @property
+    def has_positions(self) -> bool:
+        """Whether whole positions were kept."""
+        return self.positions is not None
 
-    def rejuvenate(self, index: tuple[np.ndarray, ...], moves: int, seed: int) -> tuple[Any, np.ndarray, np.ndarray]:
-        """The draws of chains and times ``index`` after so many plain moves; which of them moved; their log density."""
-        assert self.flat is not None
+    def structured_positions(self) -> Any:
+        """Return the positions in the structure of the start, arrays (chain, draw, ...)."""
+        assert self.positions is not None
+        return split(self.positions, self.unpack.unravel)
+
+    def assign_modes(self, draws: DrawRecord) -> ModeAssignment:
+        """Return the modes in the draws; they are looked for once."""
+        if not self._assigned:
+            self._assigned.append(self.find_modes(draws)[0])
+        return self._assigned[0]
+
+    def find_modes(self, draws: DrawRecord) -> tuple[ModeAssignment, int]:
+        """Look for modes in the draws; return them, and the gradients spent."""
+        assert self.positions is not None
+        late = posterior_draws(self.positions, draws.log_weight)
+        finder = self.finder
+        if not len(finder.draws):
+            finder = replace(finder, scale=spread_within(late))
+        lowest = lowest_draws(self.positions, -draws.log_density)
+        return finder.with_draws(late).assign(self.positions, lowest, self.modes)
+
+    def rejuvenate(self, index: tuple[np.ndarray, ...], moves: int, seed: int) -> Rejuvenated:
+        """Return the draws of chains and times ``index`` after so many plain moves."""
+        assert self.positions is not None
         kernel = self.setup.kernel
         kernel = kernel.kernel if isinstance(kernel, Jump) else kernel
-        start = np.asarray(self.flat[index])
+        start = np.asarray(self.positions[index])
         one = jnp.ones(1, start.dtype)
-        target = TiltedTarget(self.setup.program, NoTilt(), 0 * one, self.step_scale[:1] * one)
+        target = TiltedTarget(self.setup.energy_fn, NoTilt(), 0 * one, self.step_scale[:1] * one)
         key, parts = jax.random.key(seed), []
-        for first in range(0, len(start), BLOCK):
-            block = start[first : first + BLOCK]
-            padded = np.concatenate([block, np.repeat(block[-1:], BLOCK - len(block), axis=0)])
+        for first in range(0, len(start), DRAWS_AT_ONCE):
+            block = start[first : first + DRAWS_AT_ONCE]
+            padded = np.concatenate([block, np.repeat(block[-1:], DRAWS_AT_ONCE - len(block), axis=0)])
             states = _moved(jax.random.fold_in(key, first), jnp.asarray(padded), kernel, target, moves)
             parts.append((np.asarray(states.position)[: len(block)], np.asarray(states.total_energy)[: len(block)]))
         end, energy = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return self.view.all(end), (end != start).any(axis=1), -energy
+        return Rejuvenated(self.unpack.all(end), (end != start).any(axis=1), -energy)
 
 
 @jax.jit
-def _moved(rng_key: jax.Array, positions: jax.Array, kernel: Any, target: TiltedTarget, moves: Any) -> Any:
+def _moved(
+    rng_key: Key[Array, ""],
+    positions: Float[Array, "draws dim"],
+    kernel: Kernel,
+    target: TiltedTarget,
+    moves: int | Array,
+) -> ChainState:
+    """Return chains from ``positions`` after so many moves."""
     step = jax.vmap(lambda key, state: kernel.step(key, state, target)[0])
 
     def body(i: Any, states: Any) -> Any:

@@ -6,18 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from sahmc._support.validate import is_number, require, require_count, require_flag, require_known
-from sahmc.kernels import KERNELS, Kernel
+from sahmc.kernels import KERNELS
+from sahmc.kernels.base import Kernel
 from sahmc.models.model import Model
+from sahmc.tilt import TILTS
 from sahmc.tilt.gain import Gain
-from sahmc.tilt.partition import EnergyPartition, TemperatureLadder
 from sahmc.tilt.theta import desired_frequencies
-from sahmc.tilt.tilts import TILTS, LinearTilt, NoTilt, StepTilt, TemperedTilt, Tilt
-
-PARTITIONS: dict[type[Tilt], type] = {
-    StepTilt: EnergyPartition,
-    LinearTilt: EnergyPartition,
-    TemperedTilt: TemperatureLadder,
-}
+from sahmc.tilt.tilts import NoTilt, TemperedTilt, Tilt
 
 
 @dataclass(frozen=True)
@@ -47,19 +42,19 @@ class Plan:
         return self.kernel.tunes_step_size or self.kernel.uses_spread or isinstance(self.tilt, type)
 
     @property
-    def every(self) -> int:
-        """Moves for each draw."""
+    def moves_per_draw(self) -> int:
+        """Moves for each draw that is kept."""
         return self.thin * self.moves
 
     @property
-    def searches(self) -> bool:
+    def finds_ladder(self) -> bool:
         """Whether the top of the ladder is to be found."""
         return isinstance(self.tilt, type)
 
     @property
-    def scouts(self) -> bool:
+    def looks_for_modes(self) -> bool:
         """Whether modes are looked for."""
-        return self.searches and self.kernel.uses_gradient
+        return self.finds_ladder and self.kernel.uses_gradient
 
     @property
     def pilot_moves(self) -> int:
@@ -67,14 +62,14 @@ class Plan:
         return max(4, self.tune * self.moves // 5) if self.needs_pilot else 0
 
     @property
-    def search_moves(self) -> int:
-        return max(12, self.tune * self.moves * 3 // 10) if self.searches else 0
+    def climb_moves(self) -> int:
+        return max(12, self.tune * self.moves * 3 // 10) if self.finds_ladder else 0
 
     @property
     def stages(self) -> dict[str, int]:
         pilot = self.pilot_moves * 3 // (2 if self.has_prior else 3)
-        adapt = max(0, self.tune * self.moves - pilot - self.search_moves)
-        return {"pilot": pilot, "search": self.search_moves, "adapt": adapt, "draw": self.draws * self.every}
+        adapt = max(0, self.tune * self.moves - pilot - self.climb_moves)
+        return {"pilot": pilot, "climb": self.climb_moves, "adapt": adapt, "draw": self.draws * self.moves_per_draw}
 
     @property
     def gain_used(self) -> Gain:
@@ -141,17 +136,15 @@ def _tilt(tilt: Any, partition: Any, has_prior: bool) -> Tilt | type[Tilt]:
     else:
         require_known(tilt, TILTS, "tilt")
         kind = TILTS[tilt]
-        wanted = PARTITIONS.get(kind, type(None))
-        must = f"tilt {tilt!r} takes " + (
-            "no partition" if kind is NoTilt else f"a partition of type {wanted.__name__}"
-        )
-        fits = partition is None or isinstance(partition, wanted)
+        wanted = kind.partition_type
+        must = f"tilt {tilt!r} takes " + ("a partition of type " + wanted.__name__ if wanted else "no partition")
+        fits = partition is None or (wanted is not None and isinstance(partition, wanted))
         require(fits, must, type(partition).__name__, "change the tilt or the partition")
         if kind is NoTilt:
             return NoTilt()
         if partition is None:
             return kind
-        tilt = kind(partition)  # type: ignore[call-arg]
+        tilt = kind(partition)
     top = float(tilt.partition.betas[-1]) if isinstance(tilt, TemperedTilt) else 1.0
     require(
         top > 0 or has_prior,

@@ -22,7 +22,7 @@ def init_round_trips(chains: int) -> RoundTrips:
 
 
 def update_round_trips(
-    trips: RoundTrips, region: Int[Array, " chains"], bottom: Int[Array, ""], top: Int[Array, ""]
+    trips: RoundTrips, region: Int[Array, " chains"], bottom: Int[Array, ""] | int, top: Int[Array, ""] | int
 ) -> RoundTrips:
     at_bottom, at_top = region <= bottom, (region >= top) & (top > bottom)
     home = at_bottom & trips.reached_top

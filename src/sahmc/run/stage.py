@@ -10,63 +10,38 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
-from sahmc.run.journal import Journal, Past
-from sahmc.run.loop import MARKS, NEVER, Chunk, RunState, Schedule, Setup, Tally, chunks, draw_structure
+from sahmc.results.records import Counts, ThetaTrace
+from sahmc.run.journal import Journal, StageProgress
+from sahmc.run.loop import NEVER, SNAPSHOTS, Chunk, Draw, RunState, Schedule, Setup, chunks, draw_structure
 from sahmc.run.progress import Progress
 
 
-class Path(NamedTuple):
-    """theta, the desired frequencies, and the round trips of each chain after ``moves`` of the run, at some moments;
-    and whether draws were made then.
-    """
-
-    moves: np.ndarray
-    theta: np.ndarray
-    desired: np.ndarray
-    trips: np.ndarray
-    drawing: np.ndarray
-
-    @classmethod
-    def at(cls, state: RunState, desired: Any, drawing: bool) -> Path:
-        parts = (state.t_key, state.sahmc.theta.theta, desired, state.trips.trips, drawing)
-        return cls(*(np.asarray(part)[None] for part in parts))
-
-    @classmethod
-    def join(cls, *paths: Path | None) -> Path:
-        return cls(*map(np.concatenate, zip(*(path for path in paths if path is not None), strict=True)))
-
-    def extended(self, before: int, chunk: Chunk, every: int) -> Path:
-        """By what was noted in a chunk; the stage had made ``before`` moves."""
-        num = len(chunk.noted.trips)
-        first = int(self.moves[0]) + every * (before // every + 1)
-        moves = first + every * np.arange(num, dtype=self.moves.dtype)
-        desired, drawing = (np.repeat(part[:1], num, axis=0) for part in (self.desired, self.drawing))
-        return Path.join(self, Path(moves, chunk.noted.theta, desired, chunk.noted.trips, drawing))
-
-
-class Outcome(NamedTuple):
-    """A whole stage."""
+class StageResult(NamedTuple):
+    """What a whole stage has led to."""
 
     state: RunState
-    draws: Any
+    draws: Draw | None
+    """The draws that were stored, arrays (draw, chain, ...)."""
     visits: np.ndarray
-    tally: Tally
-    path: Path | None
+    counts: Counts
+    trace: ThetaTrace | None
     interrupted: bool
+    """Whether Ctrl-C ended it early."""
 
 
 @dataclass(frozen=True)
-class Runner:
+class StageRunner:
     """Runs stages: what they have in common, where they are written down, and whom to tell how far they are."""
 
     rng_key: Key[Array, ""]
     capacity: int
+    """Draws for which a chunk has room."""
     report: Callable[[Progress], None]
     journal: Journal
-    worth: float = 1.0
-    """Of a move on the progress bar, which counts the moves that were planned: longer ones are fewer."""
+    progress_per_move: float = 1.0
+    """What a move counts on the progress bar, which is of the moves that were planned: longer ones are fewer."""
 
-    def stage(
+    def run(
         self,
         name: str,
         state: RunState,
@@ -74,62 +49,79 @@ class Runner:
         schedule: Schedule,
         draws: int,
         *,
-        keep: bool,
+        store: bool,
         trace: bool = False,
-    ) -> Outcome:
-        """Make ``draws``, and ``keep`` them or not, and ``trace`` theta or not.
+    ) -> StageResult:
+        """Make ``draws``, ``store`` them or not, and ``trace`` theta or not.
 
-        Ctrl-C while they are kept ends the stage with those there are.
+        Ctrl-C while draws are stored ends the stage with those there are.
         """
-        visits = np.zeros(state.sahmc.theta.visits.shape, np.int64)
-        fresh = Past(
-            0,
-            state,
-            visits,
-            Tally(*(0 for _ in Tally._fields)),
-            0,
-            Path.at(state, setup.desired, name == "draw") if trace else None,
+        begun = StageProgress(
+            moves=0,
+            state=state,
+            visits=np.zeros(state.sahmc.theta.visits.shape, np.int64),
+            counts=Counts(*(0 for _ in Counts._fields)),
+            rows=0,
+            trace=_trace_at(state, setup.desired, name == "draw") if trace else None,
         )
-        past = self.journal.begin(name, fresh, draw_structure(setup, state))
-        self._tell(name, past, past.moves, past.tally)
-        every = max(1, -(-draws * schedule.thin // MARKS)) if trace else NEVER
+        so_far = self.journal.begin(name, begun, draw_structure(setup, state))
+        self._tell(name, so_far, so_far.moves, so_far.counts)
+        every = max(1, -(-draws * schedule.thin // SNAPSHOTS)) if trace else NEVER
         interrupted = False
         try:
-            for chunk in chunks(self.rng_key, past.state, setup, schedule, draws, self.capacity, past.moves, every):
-                past = _after(past, chunk, keep, every)
-                self.journal.add(past, chunk.draws if keep else None)
-                self._tell(name, past, chunk.moves, chunk.tally)
+            for chunk in chunks(self.rng_key, so_far.state, setup, schedule, draws, self.capacity, so_far.moves, every):
+                so_far = _after(so_far, chunk, store, every)
+                self.journal.add(so_far, chunk.draws if store else None)
+                self._tell(name, so_far, chunk.moves, chunk.counts)
         except KeyboardInterrupt:
-            if not self.journal.past.rows:
+            if not self.journal.so_far.rows:
                 raise
             interrupted = True
         finally:
             self.journal.end()
-        past = self.journal.past
-        return Outcome(past.state, self.journal.draws(), past.visits, past.tally, past.path, interrupted)
+        done = self.journal.so_far
+        return StageResult(done.state, self.journal.draws(), done.visits, done.counts, done.trace, interrupted)
 
-    def _tell(self, name: str, past: Past, moves: int, recent: Tally) -> None:
+    def _tell(self, name: str, so_far: StageProgress, moves: int, recent: Counts) -> None:
         if moves:
-            seen = past.visits.reshape(-1, past.visits.shape[-1]).sum(0) > 0
+            seen = so_far.visits.reshape(-1, so_far.visits.shape[-1]).sum(0) > 0
             self.report(
                 Progress(
                     stage=name,
-                    advance=moves * self.worth,
+                    advance=moves * self.progress_per_move,
                     acceptance_rate=recent.mechanical_acceptance / max(1, recent.trajectories),
-                    num_diverging=past.tally.diverging,
+                    num_diverging=so_far.counts.diverging,
                     regions=len(seen),
                     regions_seen=int(seen.sum()),
-                    round_trips=int(jnp.sum(past.state.trips.trips)),
+                    round_trips=int(jnp.sum(so_far.state.trips.trips)),
                 )
             )
 
 
-def _after(past: Past, chunk: Chunk, keep: bool, every: int) -> Past:
-    return Past(
-        moves=past.moves + chunk.moves,
+def _after(so_far: StageProgress, chunk: Chunk, store: bool, every: int) -> StageProgress:
+    """Return what a stage has done once a chunk is added."""
+    trace = so_far.trace
+    return StageProgress(
+        moves=so_far.moves + chunk.moves,
         state=chunk.state,
-        visits=past.visits + chunk.visits,
-        tally=Tally(*(a + b for a, b in zip(past.tally, chunk.tally, strict=True))),
-        rows=past.rows + (len(chunk.draws.energy) if keep else 0),
-        path=None if past.path is None else past.path.extended(past.moves, chunk, every),
+        visits=so_far.visits + chunk.visits,
+        counts=Counts(*(a + b for a, b in zip(so_far.counts, chunk.counts, strict=True))),
+        rows=so_far.rows + (len(chunk.draws.energy) if store else 0),
+        trace=None if trace is None else _extended(trace, so_far.moves, chunk, every),
     )
+
+
+def _trace_at(state: RunState, desired: Any, drawing: bool) -> ThetaTrace:
+    """Return a trace of one moment, now."""
+    parts = (state.t_key, state.sahmc.theta.theta, desired, state.trips.trips, drawing)
+    return ThetaTrace(*(np.asarray(part)[None] for part in parts))
+
+
+def _extended(trace: ThetaTrace, before: int, chunk: Chunk, every: int) -> ThetaTrace:
+    """Return the trace with the snapshots of a chunk; the stage had made ``before`` moves."""
+    num = len(chunk.snapshots.trips)
+    first = int(trace.moves[0]) + every * (before // every + 1)
+    moves = first + every * np.arange(num, dtype=trace.moves.dtype)
+    desired, drawing = (np.repeat(part[:1], num, axis=0) for part in (trace.desired, trace.drawing))
+    theta, trips = (np.asarray(part) for part in chunk.snapshots)
+    return ThetaTrace.join(trace, ThetaTrace(moves, theta, desired, trips, drawing))

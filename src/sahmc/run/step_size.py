@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from sahmc.tilt.theta import pool
+from sahmc._support.pooling import pool
 
 GAMMA, T0, KAPPA = 0.05, 10.0, 0.75
 

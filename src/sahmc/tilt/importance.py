@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-BLOCK = 2**26
+BLOCK_BYTES = 2**26
 """Bytes of draws, in double precision, that are looked at together."""
 
 
@@ -131,7 +131,7 @@ def weighted_rhat(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
 def by_columns(measure: Callable[[np.ndarray], tuple[Any, ...]], values: np.ndarray) -> tuple[np.ndarray, ...]:
     """``measure`` of (chain, draw, quantity) for values (chain, draw, ...), some quantities at a time."""
     columns = values.reshape(*values.shape[:2], -1)
-    width = max(1, BLOCK // (8 * columns.shape[0] * columns.shape[1]))
+    width = max(1, BLOCK_BYTES // (8 * columns.shape[0] * columns.shape[1]))
     parts = [measure(columns[..., i : i + width].astype(float)) for i in range(0, columns.shape[2], width)]
     return tuple(np.concatenate(part).reshape(values.shape[2:]) for part in zip(*parts, strict=True))
 

@@ -9,8 +9,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from sahmc._support.pytree import strategy
+from sahmc._support.pytree import converted, strategy, updated
 from sahmc._support.validate import require
+
+
+def _energy_edges(edges: Any) -> Float[Array, " edges"]:
+    values = np.asarray(edges, dtype=float)
+    require(
+        values.ndim == 1 and np.all(np.isfinite(values)) and np.all(np.diff(values) > 0),
+        "energy edges must be a vector of finite, strictly increasing numbers",
+        values.tolist(),
+        "sort them and drop repeats, or use EnergyPartition.uniform(low, high, width)",
+    )
+    return jnp.asarray(values)
 
 
 @strategy
@@ -21,18 +32,7 @@ class EnergyPartition:
     subregions between the edges, ``LinearTilt`` uses the edges themselves as its nodes.
     """
 
-    edges: Any
-
-    def __post_init__(self) -> None:
-        edges = np.asarray(self.edges, dtype=float)
-        ok = edges.ndim == 1 and np.all(np.isfinite(edges)) and np.all(np.diff(edges) > 0)
-        require(
-            ok,
-            "energy edges must be a vector of finite, strictly increasing numbers",
-            edges.tolist(),
-            "sort them and drop repeats, or use EnergyPartition.uniform(low, high, width)",
-        )
-        object.__setattr__(self, "edges", jnp.asarray(edges))
+    edges: Any = converted(_energy_edges)
 
     @classmethod
     def uniform(cls, low: float | int, high: float | int, width: float | int) -> EnergyPartition:
@@ -54,6 +54,22 @@ class EnergyPartition:
         return jnp.sum(energy[..., None] > edges, axis=-1, dtype=jnp.int32)
 
 
+def _inverse_temperatures(betas: Any) -> Float[Array, " levels"]:
+    values = np.asarray(betas, dtype=float)
+    falling = values.ndim == 1 and values.size >= 1 and np.all(np.diff(values) < 0)
+    require(
+        falling and values[0] == 1 and values[-1] >= 0,
+        "inverse temperatures must start at 1 and decrease strictly, to a last value of at least 0",
+        values.tolist(),
+        "use TemperatureLadder.geometric(t_max, levels), or list 1.0 first",
+    )
+    return _floats(values)
+
+
+def _floats(values: Any) -> Float[Array, "*any"]:
+    return jnp.asarray(values, jnp.result_type(float))
+
+
 @strategy
 class TemperatureLadder:
     """Inverse temperatures 1 = beta_1 > ... > beta_m >= 0.
@@ -65,31 +81,14 @@ class TemperatureLadder:
     1 / sqrt(beta + r). It is 0 where the base measure is flat.
     """
 
-    betas: Any
-    reference: Any = 0.0
-    prior_share: Any = 0.0
-
-    def __post_init__(self) -> None:
-        betas = np.asarray(self.betas, dtype=float)
-        ok = betas.ndim == 1 and betas.size >= 1 and betas[0] == 1 and betas[-1] >= 0 and np.all(np.diff(betas) < 0)
-        require(
-            ok,
-            "inverse temperatures must start at 1 and decrease strictly, to a last value of at least 0",
-            betas.tolist(),
-            "use TemperatureLadder.geometric(t_max, levels), or list 1.0 first",
-        )
-        self._set(betas, self.reference, self.prior_share)
-
-    def _set(self, betas: Any, reference: Any, prior_share: Any) -> TemperatureLadder:
-        object.__setattr__(self, "betas", jnp.asarray(betas, jnp.result_type(float)))
-        object.__setattr__(self, "reference", jnp.asarray(reference, jnp.result_type(float)))
-        object.__setattr__(self, "prior_share", jnp.asarray(prior_share, jnp.result_type(float)))
-        return self
+    betas: Any = converted(_inverse_temperatures)
+    reference: Any = converted(_floats, default=0.0)
+    prior_share: Any = converted(_floats, default=0.0)
 
     @classmethod
     def single(cls, beta: float, reference: float = 0.0) -> TemperatureLadder:
-        """One level, of any beta: what a pilot runs at."""
-        return object.__new__(cls)._set([beta], reference, 0.0)
+        """Return one level of any beta, 1 or not: what a pilot runs at."""
+        return updated(cls([1.0], reference), betas=_floats([beta]))
 
     @classmethod
     def geometric(
@@ -113,8 +112,3 @@ class TemperatureLadder:
     def step_scale(self) -> Float[Array, " regions"]:
         """The width of a Gaussian well at each level over that at beta = 1, and so the ratio of the step sizes."""
         return jnp.sqrt((1.0 + self.prior_share) / (self.betas + self.prior_share))
-
-
-def ladder_size(dim: float, log_range: float) -> int:
-    """m = 1.5 sqrt(d/2) log(T_max) + 1, at least 4: neighbouring levels then overlap in energy."""
-    return max(4, round(1.5 * math.sqrt(dim / 2) * log_range) + 1)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from sahmc._support.pooling import pool
 from sahmc._support.validate import require
 
 COMPACT_SET = 1e4
@@ -30,17 +31,9 @@ def init_theta(theta: Float[Array, "*own regions"]) -> ThetaState:
     return ThetaState(theta, jnp.zeros(theta.shape, jnp.int32), zero, zero, jnp.zeros((), jnp.int32))
 
 
-def evidence(seen: Float[Array, "*own regions"], desired: Float[Array, " regions"]) -> Float[Array, ""]:
-    """The time theta has had by the clock of the region that was seen least: t if all were seen as often as desired."""
+def visit_clock(seen: Float[Array, "*own regions"], desired: Float[Array, " regions"]) -> Float[Array, ""]:
+    """Return the time theta has had by the clock of the region seen least: t if all were seen as often as desired."""
     return jnp.min(seen / desired)
-
-
-def pool(membership: Float[Array, "chains regions"]) -> Float[Array, " regions"]:
-    """Mean over chains, summed as integers so that neither their order nor their split over devices can matter."""
-    chains = membership.shape[0]
-    unit = 2.0 ** (30 - max(0, (chains - 1).bit_length()))
-    counts = jnp.sum(jnp.round(membership * unit).astype(jnp.int32), axis=0, dtype=jnp.int32)
-    return counts.astype(membership.dtype) / (unit * chains)
 
 
 def recentre(theta: Float[Array, "*own regions"], bound: float = COMPACT_SET) -> Float[Array, "*own regions"]:

@@ -29,6 +29,8 @@ class Tilt(ABC):
     """The interface, and what most tilts share: nothing is drawn before a move, -grad U drives it."""
 
     name: ClassVar[str]
+    partition_type: ClassVar[type | None] = None
+    """What ``partition`` must be; None for a tilt that has none."""
 
     @property
     @abstractmethod
@@ -108,6 +110,7 @@ class StepTilt(Tilt):
 
     partition: EnergyPartition
     name: ClassVar[str] = "step"
+    partition_type: ClassVar[type | None] = EnergyPartition
 
     @property
     def num_regions(self) -> int:
@@ -134,6 +137,7 @@ class LinearTilt(Tilt):
 
     partition: EnergyPartition
     name: ClassVar[str] = "linear"
+    partition_type: ClassVar[type | None] = EnergyPartition
 
     def __post_init__(self) -> None:
         nodes = self.partition.edges.shape[0]
@@ -185,6 +189,7 @@ class TemperedTilt(Tilt):
 
     partition: TemperatureLadder
     name: ClassVar[str] = "tempered"
+    partition_type: ClassVar[type | None] = TemperatureLadder
 
     @property
     def num_regions(self) -> int:
@@ -236,6 +241,3 @@ class TemperedTilt(Tilt):
     def log_omega(self, theta: Float[Array, "*own regions"], frequency: Float[Array, "*own regions"]) -> Any:
         """log Z(beta_i) up to one constant."""
         return theta + jnp.log(frequency) - self._betas(theta) * jnp.asarray(self.partition.reference, theta.dtype)
-
-
-TILTS: dict[str, type[Tilt]] = {t.name: t for t in (NoTilt, StepTilt, LinearTilt, TemperedTilt)}

@@ -1,4 +1,4 @@
-"""Plain moves at one temperature: what the pilot and the search are made of."""
+"""Plain moves at one temperature: what the pilot and the climb are made of."""
 
 from __future__ import annotations
 
@@ -6,71 +6,78 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
-from sahmc._support.traced import Program
+from sahmc._support.traced import TracedFunction
 from sahmc.kernels.base import Kernel
 from sahmc.run.loop import Draw, RunState, Schedule, Setup
 from sahmc.run.plan import Plan
-from sahmc.run.stage import Runner
+from sahmc.run.stage import StageRunner
 from sahmc.run.step_size import init_step_size
 from sahmc.tilt.gain import Gain
 from sahmc.tilt.partition import TemperatureLadder
 from sahmc.tilt.tilts import TemperedTilt
 
-MEMORY = 2**28
+STAGE_BYTES = 2**28
 """Bytes of draws that a stage of the warm-up may keep."""
-FEWEST = 8
+FEWEST_DRAWS = 8
 """Draws that it keeps in any case."""
 
 
-def memory_thin(position: Any, moves: int) -> int:
-    """Every how many moves positions (chain, dim) may be kept."""
-    return -(-moves * position.size * position.dtype.itemsize // MEMORY)
+@dataclass(frozen=True)
+class WarmupContext:
+    """What all stages of the warm-up have in common."""
+
+    runner: StageRunner
+    energy_fn: TracedFunction
+    plan: Plan
 
 
-class Stretch(NamedTuple):
-    """Some moves at one temperature: where they led, the draws, the step size found, the gradients spent."""
+class TemperedMoves(NamedTuple):
+    """Some moves at one temperature."""
 
     state: RunState
+    """Where they led."""
     draws: Draw
     step_size: float
+    """The step size that was found."""
     gradients: int
 
 
-@dataclass(frozen=True)
-class Bench:
-    """What all stages of the warm-up have in common."""
+def memory_thin(position: Float[Array, "chains dim"], moves: int) -> int:
+    """Return every how many moves positions may be kept."""
+    return -(-moves * position.size * position.dtype.itemsize // STAGE_BYTES)
 
-    runner: Runner
-    program: Program
-    plan: Plan
 
-    def plain(
-        self,
-        stage: str,
-        state: RunState,
-        kernel: Kernel,
-        beta: float,
-        step_size: float,
-        moves: int,
-        *,
-        eager: bool = False,
-        thin: int = 1,
-    ) -> Stretch:
-        """``moves`` at exp(-beta U), the step size tuned on the way unless the kernel has its own.
+def run_at_temperature(
+    context: WarmupContext,
+    stage: str,
+    state: RunState,
+    kernel: Kernel,
+    beta: float,
+    step_size: float,
+    moves: int,
+    *,
+    eager: bool = False,
+    thin: int = 1,
+) -> TemperedMoves:
+    """Make ``moves`` at exp(-beta U), the step size tuned on the way unless the kernel has its own.
 
-        Of ``thin`` of them one is kept, or of more where positions are so large that all would not fit into memory.
-        """
-        thin = max(thin, min(moves // FEWEST, memory_thin(state.sahmc.chains.position, moves)))
-        tunes = self.plan.kernel.tunes_step_size
-        dtype: Any = state.sahmc.chains.position.dtype
-        first = jnp.full(1, step_size if tunes else 1.0, dtype)
-        tilt = TemperedTilt(TemperatureLadder.single(beta))
-        setup = Setup(self.program, tilt, kernel, jnp.ones(1, dtype), Gain(1.0), self.plan.target_accept)
-        schedule = Schedule(learn_step=tunes, thin=thin)
-        state = state._replace(steps=init_step_size(first, eager=eager))
-        outcome = self.runner.stage(stage, state, setup, schedule, max(1, moves // thin), keep=True)
-        if outcome.interrupted:
-            raise KeyboardInterrupt
-        found = float(jnp.exp(outcome.state.steps.log_average[0]))
-        return Stretch(outcome.state, outcome.draws, found, outcome.tally.gradients)
+    Tuning starts at ``step_size``; ``eager`` tries larger ones first. Of ``thin`` moves one is kept, or of more where
+    positions are so large that all would not fit into memory.
+    """
+    plan = context.plan
+    thin = max(thin, min(moves // FEWEST_DRAWS, memory_thin(state.sahmc.chains.position, moves)))
+    tunes = plan.kernel.tunes_step_size
+    dtype: Any = state.sahmc.chains.position.dtype
+    first = jnp.full(1, step_size if tunes else 1.0, dtype)
+    tilt = TemperedTilt(TemperatureLadder.single(beta))
+    setup = Setup(context.energy_fn, tilt, kernel, jnp.ones(1, dtype), Gain(1.0), plan.target_accept)
+    schedule = Schedule(learn_step=tunes, thin=thin)
+    state = state._replace(steps=init_step_size(first, eager=eager))
+    done = context.runner.run(stage, state, setup, schedule, max(1, moves // thin), store=True)
+    if done.interrupted:
+        raise KeyboardInterrupt
+    assert done.draws is not None
+    found = float(jnp.exp(done.state.steps.log_average[0]))
+    return TemperedMoves(done.state, done.draws, found, done.counts.gradients)

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from sahmc.models.model import Model
-from sahmc.results.result import Result
+from sahmc.tilt.importance import Expectation
+
+
+@runtime_checkable
+class HasExpectation(Protocol):
+    """A result, of which only posterior means are asked."""
+
+    def expectation(self, fn: Callable[[Any], Any] | None = None) -> Expectation:
+        """Return the posterior mean of ``fn`` of a position and its standard error."""
 
 
 def _one_mode(position: Any) -> jax.Array:
@@ -49,7 +57,7 @@ class Target:
     def truth(self) -> np.ndarray:
         return self.mean if len(self.masses) == 1 else np.concatenate([self.mean, self.masses])
 
-    def worst_z(self, result: Result) -> float:
+    def worst_z(self, result: HasExpectation) -> float:
         """The largest error of a run, in standard errors: its own and that of the truth together."""
         found = result.expectation(self.answers)
         error = np.hypot(found.mcse, self.error)

@@ -1,0 +1,38 @@
+"""Files that are written whole or not at all, and that know whether they are whole."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
+DIGEST_BYTES = 32
+"""The length of a checksum."""
+
+
+def sealed(content: bytes) -> bytes:
+    """Return the content with its checksum in front."""
+    return hashlib.blake2b(content, digest_size=DIGEST_BYTES).digest() + content
+
+
+def unsealed(path: Path) -> bytes | None:
+    """Return the content of a sealed file; None if there is no such file, or not the whole of it."""
+    if not path.exists():
+        return None
+    data = path.read_bytes()
+    return data[DIGEST_BYTES:] if sealed(data[DIGEST_BYTES:]) == data else None
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write all of a file or nothing, whatever happens on the way."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".part-")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,115 @@
+"""How many steps a trajectory has: given, drawn for each move, or left to the warm-up."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Array, Int, Key
+
+from sahmc._support.pytree import static, strategy
+from sahmc._support.validate import require, require_count
+
+SHORT, LONG = 4, 16
+"""Longest trajectories, in steps, between which a length that is left open is chosen."""
+ITERATION_STEPS = 20
+"""Steps that short moves of an open length share, so that an iteration of ``sample`` costs about half as many."""
+
+
+class TrajectoryLength(ABC):
+    """The number of steps of a trajectory, the same for all chains of a move: they would wait for the longest."""
+
+    @property
+    def moves(self) -> int:
+        """The number of moves that make one iteration of ``sample``."""
+        return 1
+
+    @property
+    @abstractmethod
+    def num_steps(self) -> Any:
+        """The steps of the next trajectory, once they are ``drawn``: a number, or a traced integer."""
+
+    def drawn(self, rng_key: Key[Array, ""]) -> TrajectoryLength:
+        """Return the length of one move."""
+        return self
+
+    def lengthened(self, quarter: float) -> TrajectoryLength:
+        """Return the length for a mode in which a quarter of the slowest period takes ``quarter`` steps."""
+        return self
+
+
+@strategy
+class FixedLength(TrajectoryLength):
+    """Always ``steps``, which is part of the compiled program."""
+
+    steps: int = static()
+
+    @property
+    def num_steps(self) -> int:
+        return self.steps
+
+
+@strategy
+class DrawnLength(TrajectoryLength):
+    """The length of one move, as it was drawn."""
+
+    steps: Int[Array, ""]
+
+    @property
+    def num_steps(self) -> Int[Array, ""]:
+        return self.steps
+
+
+@strategy
+class UniformLength(TrajectoryLength):
+    """Between ``low`` and ``high`` steps, both included, drawn for each move."""
+
+    low: int = static()
+    high: int = static()
+
+    @property
+    def num_steps(self) -> int:
+        return self.high
+
+    def drawn(self, rng_key: Key[Array, ""]) -> TrajectoryLength:
+        return DrawnLength(jax.random.randint(rng_key, (), self.low, self.high + 1))
+
+
+@strategy
+class OpenLength(TrajectoryLength):
+    """Between 1 and ``longest`` steps, drawn for each move; the warm-up chooses ``longest``.
+
+    Many short moves make an iteration, or few longer ones, for about the same gradients.
+    """
+
+    longest: int | Int[Array, ""] = SHORT
+
+    @property
+    def moves(self) -> int:
+        return max(1, ITERATION_STEPS // (1 + int(self.longest)))
+
+    @property
+    def num_steps(self) -> int | Int[Array, ""]:
+        return self.longest
+
+    def drawn(self, rng_key: Key[Array, ""]) -> TrajectoryLength:
+        return DrawnLength(jax.random.randint(rng_key, (), 1, self.longest + 1))
+
+    def lengthened(self, quarter: float) -> TrajectoryLength:
+        power = np.clip(np.round(np.log2(2 * quarter)), np.log2(SHORT), np.log2(LONG))
+        return OpenLength(int(2**power))
+
+
+def trajectory_length(length: Any) -> TrajectoryLength:
+    """Return the length a user asked for: a number of steps, a pair (low, high), or None to leave it open."""
+    if isinstance(length, TrajectoryLength):
+        return length
+    if length is None:
+        return OpenLength()
+    low, high = length if isinstance(length, tuple) and len(length) == 2 else (length, length)
+    require_count(low, "num_integration_steps")
+    require_count(high, "num_integration_steps")
+    require(low <= high, "a random trajectory length is a pair (low, high)", length, "swap the two")
+    return FixedLength(high) if low == high else UniformLength(low, high)

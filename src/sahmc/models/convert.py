@@ -1,0 +1,38 @@
+"""Anything that ``sample`` takes, as a ``Model``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from sahmc._support.validate import require
+from sahmc.models.model import Model
+
+
+def as_model(model: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> Model:
+    """What ``sample`` was given, as a Model: a log density, or a model of NumPyro, PyMC or BridgeStan.
+
+    ``args`` and ``kwargs`` are those of a NumPyro model.
+    """
+    if "numpyro" in sys.modules and callable(model):
+        from sahmc.models.numpyro import from_numpyro, is_numpyro_model
+
+        if is_numpyro_model(model, args, kwargs or {}):
+            return from_numpyro(model, *args, **(kwargs or {}))
+    must = "model_args and model_kwargs are for a model of NumPyro"
+    advice = "write the data into the function: lambda x: log_density(x, data)"
+    require(not args and not kwargs, must, f"{type(model).__name__} without a site of NumPyro", advice)
+    if isinstance(model, Model):
+        return model
+    if "pymc" in sys.modules and isinstance(model, sys.modules["pymc"].Model):
+        from sahmc.models.pymc import from_pymc
+
+        return from_pymc(model)
+    if hasattr(model, "log_density_gradient") and hasattr(model, "param_unc_num"):
+        from sahmc.models.stan import from_stan
+
+        return from_stan(model)
+    must = "model must be a log density, a Model, or a model of NumPyro, PyMC or BridgeStan"
+    require(callable(model), must, model, "pass a function")
+    return Model(log_density=model)

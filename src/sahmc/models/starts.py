@@ -1,0 +1,79 @@
+"""Where chains start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sahmc._support.validate import require
+from sahmc.models.model import Model
+from sahmc.models.positions import flatten, structure
+
+
+def starting_positions(
+    model: Model, initvals: Any, chains: int, rng_key: jax.Array
+) -> tuple[jax.Array, Callable[[jax.Array], Any]]:
+    """Positions of shape (chains, dim), and the map from one of them back to the user's structure."""
+    named_variables = model.unconstrain if initvals is not None else None
+    if initvals is None:
+        require(
+            model.start is not None,
+            "initvals are needed to know what a position looks like",
+            None,
+            "pass one position, a list with one for each chain, or a function of a key; or give a Model start",
+        )
+        initvals = model.start
+    if callable(initvals):
+        initvals = [initvals(jax.random.fold_in(rng_key, chain)) for chain in range(chains)]
+    if named_variables is not None:
+        initvals = list(map(named_variables, initvals)) if isinstance(initvals, list) else named_variables(initvals)
+    if not isinstance(initvals, list):
+        flat, unravel = flatten(initvals, "the start")
+        return jnp.tile(flat, (chains, 1)), unravel
+    require(
+        len(initvals) == chains,
+        f"a list of initvals holds one position for each of the {chains} chains",
+        f"{len(initvals)} entries",
+        f"pass chains={len(initvals)}, or, if this list is one position, make it an array",
+    )
+    flats, unravels = zip(*(flatten(p, f"the start of chain {i}") for i, p in enumerate(initvals)), strict=True)
+    first = structure(initvals[0])
+    for i, position in enumerate(initvals):
+        require(
+            structure(position) == first,
+            "all starts must have the same structure and shapes as that of chain 0",
+            f"{structure(position)} for chain {i} against {first}",
+            "build every start in the same way",
+        )
+    return jnp.stack(flats), unravels[0]
+
+
+def finite_starts(chains: Any) -> np.ndarray:
+    """Of which chains all that their states hold is finite: energies, gradients, those of the prior."""
+    rows = [np.asarray(leaf).reshape(len(chains.energy), -1) for leaf in jax.tree.leaves(chains)]
+    return np.isfinite(np.concatenate(rows, axis=1)).all(axis=1)
+
+
+def check_starts(energy: jax.Array, grad: jax.Array | None, base: Any) -> None:
+    """Raise for the first chain whose log density or gradient is not finite at its start."""
+    for name, value in {
+        "log density": energy,
+        "gradient of the log density": grad,
+        "log prior": base and base.energy,
+        "gradient of the log prior": base and base.grad,
+    }.items():
+        if value is None:
+            continue
+        rows = np.asarray(value).reshape(len(energy), -1)
+        bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+        require(
+            bad.size == 0,
+            f"the {name} must be finite where a chain starts",
+            f"{-rows[bad[0]] if bad.size else ''} at the start of chain {bad[0] if bad.size else ''}"
+            + (f" (and {bad.size - 1} more)" if bad.size > 1 else ""),
+            "start inside the support, away from points where the density or its gradient is undefined",
+        )

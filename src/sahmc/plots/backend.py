@@ -1,0 +1,14 @@
+"""matplotlib, which is imported only where a picture is drawn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def pyplot() -> Any:
+    """Return ``matplotlib.pyplot``; raise ``ValueError`` where it is not installed."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ValueError("pictures need matplotlib; install it with: pip install 'sahmc[plots]'") from error
+    return plt

@@ -1,0 +1,61 @@
+"""Posterior means of a run, their errors, and equal-weight draws."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from sahmc.results.records import RunRecord
+from sahmc.tilt.importance import (
+    BLOCK_BYTES,
+    Expectation,
+    by_columns,
+    systematic_resample,
+    weighted_ess,
+    weighted_mean,
+)
+
+Quantity = Callable[[Any], Any]
+"""A function of one position."""
+
+
+def values(record: RunRecord, fn: Quantity | None = None) -> Any:
+    """Return ``fn`` of every draw as arrays (chain, draw, ...), some chains at a time; the draws themselves if None."""
+    draws = record.draws.values
+    if fn is None:
+        return draws
+    each = sum(leaf[0].nbytes for leaf in record.draws.leaves)
+    step = max(1, BLOCK_BYTES // each)
+    mapped = jax.vmap(jax.vmap(fn))
+    parts = [
+        jax.tree.map(np.asarray, mapped(jax.tree.map(lambda x: x[i : i + step], draws)))  # noqa: B023
+        for i in range(0, len(record.draws.energy), step)
+    ]
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+
+
+def expectation(record: RunRecord, fn: Quantity | None) -> Expectation:
+    """Return the posterior mean of ``fn`` of a position and its Monte Carlo standard error."""
+    weight = record.weight
+    leaves, tree = jax.tree.flatten(values(record, fn))
+    parts = [by_columns(lambda columns: weighted_mean(columns, weight), leaf) for leaf in leaves]
+    return Expectation(*(jax.tree.unflatten(tree, part) for part in zip(*parts, strict=True)))
+
+
+def effective_sample_size(record: RunRecord, fn: Quantity | None) -> Any:
+    """Return the effective sample size of ``expectation(fn)``."""
+    weight = record.weight
+
+    def measure(columns: np.ndarray) -> tuple[np.ndarray]:
+        return (weighted_ess(columns, weight),)
+
+    return jax.tree.map(lambda leaf: by_columns(measure, leaf)[0], values(record, fn))
+
+
+def resample_index(record: RunRecord, size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return which chain and which draw each of ``size`` equal-weight draws is, in time order."""
+    index = systematic_resample(record.weight.ravel(), size, np.random.default_rng(seed))
+    return np.unravel_index(index, record.draws.log_weight.shape)  # type: ignore[return-value]

@@ -1,0 +1,41 @@
+"""The quantities whose chains are compared: coordinates of positions, or some of them where there are very many."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from sahmc.models.positions import labels
+
+MOST_CHAINS, MOST_COORDINATES, MOST_BYTES = 512, 1000, 2**27
+"""Chains and coordinates that are examined at most, and the size of their draws: this is the host's work."""
+
+
+class Quantities(NamedTuple):
+    """Some quantities of some draws, evenly chosen."""
+
+    values: np.ndarray
+    """(chain, draw, quantity)."""
+    names: list[str]
+    every: tuple[int, int]
+    """Every how many-th chain and draw was taken."""
+
+
+def choose_quantities(positions: Any) -> Quantities:
+    """Return coordinates of positions, a pytree of arrays (chain, draw, ...): all of them, or some where too many."""
+    leaves = [leaf.reshape(*leaf.shape[:2], -1) for leaf in jax.tree.leaves(positions)]
+    known = labels(positions, lead=2)
+    chains, draws = leaves[0].shape[:2]
+    dim = sum(leaf.shape[2] for leaf in leaves)
+    stride = -(-dim // MOST_COORDINATES)
+    each = 8 * min(chains, MOST_CHAINS) * draws * -(-dim // stride)
+    every = -(-chains // MOST_CHAINS), -(-each // MOST_BYTES)
+    parts, names, first = [], [], 0
+    for leaf in leaves:
+        pick = np.arange(-first % stride, leaf.shape[2], stride)
+        parts.append(leaf[:: every[0], :: every[1], pick])
+        names += [known[first + i] for i in pick]
+        first += leaf.shape[2]
+    return Quantities(np.concatenate(parts, axis=2), names, every)

@@ -1,0 +1,143 @@
+"""The adaptation: theta and step sizes are learnt by all chains together, averaged and frozen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sahmc.kernels.jump import Jump
+from sahmc.landscape.mode_finder import ModeFinder, lowest_draws, posterior_draws
+from sahmc.landscape.modes import Modes
+from sahmc.results.records import ThetaTrace
+from sahmc.run.loop import NEVER, Draw, RunState, Schedule, Setup
+from sahmc.run.plan import Plan
+from sahmc.run.round_trips import init_round_trips
+from sahmc.run.stage import StageResult
+from sahmc.run.step_size import init_step_size
+from sahmc.tilt.theta import desired_frequencies, freeze_theta, init_theta
+from sahmc.tilt.tilts import TemperedTilt
+from sahmc.warmup.tempered import WarmupContext, memory_thin
+
+ADAPTATION_THIN = 8
+"""Moves between draws kept of the adaptation."""
+POSTERIOR_SHARE = 0.5
+"""Desired share of the posterior itself, beta = 1, when draws are made and chains jump. Otherwise, and where there is
+a prior, whose draws tell the evidence, levels share alike."""
+
+
+class Adapted(NamedTuple):
+    """Where adaptation led."""
+
+    state: RunState
+    setup: Setup
+    visits: np.ndarray
+    finder: ModeFinder
+    modes: Modes
+    gradients: int
+    """Gradients of the moves."""
+    gradients_modes: int
+    """Gradients of looking for modes."""
+    trace: ThetaTrace | None
+    draws: Draw | None
+    """The draws, if they are to be saved."""
+
+
+def begin_adaptation(state: RunState, setup: Setup, own: str, theta: np.ndarray, steps: np.ndarray) -> RunState:
+    """Return the chains as they are, with theta and the step sizes at their first values.
+
+    ``own`` tells whether theta is "shared" or one "per-chain".
+    """
+    dtype, chains = setup.desired.dtype, len(state.sahmc.chains.energy)
+    theta = theta if own == "shared" else np.tile(theta, (chains, 1))
+    return state._replace(
+        sahmc=state.sahmc._replace(theta=init_theta(jnp.asarray(theta, dtype))),
+        steps=init_step_size(jnp.asarray(steps, dtype), eager=False),
+    )
+
+
+def adapt(
+    context: WarmupContext, state: RunState, setup: Setup, finder: ModeFinder, modes: Modes, save: bool
+) -> Adapted:
+    """Learn theta and step sizes, average theta over the second half, look for new modes after each half.
+
+    ``save`` keeps the draws.
+    """
+    plan, regions = context.plan, setup.tilt.num_regions
+    total = plan.stages["adapt"]
+    schedule = Schedule(
+        learn_theta=regions > 1,
+        gain_by_visits=plan.gain is None and plan.theta == "shared",
+        learn_step=plan.kernel.tunes_step_size,
+        average_from=total // 2 if plan.adapt == "tune" else NEVER,
+        top=regions - 1,
+    )
+    visits, moved, looked = np.zeros(state.sahmc.theta.visits.shape, np.int64), 0, 0
+    traces: list[ThetaTrace | None] = []
+    saved: list[Draw] = []
+    for moves in (total // 2, total - total // 2):
+        thin = min(max(ADAPTATION_THIN, memory_thin(state.sahmc.chains.position, moves)), max(1, moves))
+        stretches = [(moves // thin, thin, plan.looks_for_modes or save), (moves % thin, 1, False)]
+        for draws, every, store in stretches:
+            done = _run(context, state, setup, schedule._replace(thin=every), draws, store)
+            state, visits, moved = done.state, visits + done.visits, moved + done.counts.gradients
+            traces.append(done.trace)
+            if done.draws is not None and save:
+                saved.append(done.draws)
+            if done.draws is not None and plan.looks_for_modes:
+                finder, modes, spent = _look_for_modes(done.draws, finder, modes)
+                looked += spent
+                if isinstance(setup.kernel, Jump):
+                    setup = replace(setup, kernel=Jump(setup.kernel.kernel, modes))
+    drawn = jax.tree.map(lambda *parts: np.concatenate(parts), *saved) if saved else None
+    return Adapted(state, setup, visits, finder, modes, moved, looked, ThetaTrace.join(*traces), drawn)
+
+
+def _run(
+    context: WarmupContext, state: RunState, setup: Setup, schedule: Schedule, draws: int, store: bool
+) -> StageResult:
+    """Run a part of the adaptation; Ctrl-C ends the whole run."""
+    done = context.runner.run("adapt", state, setup, schedule, draws, store=store, trace=True)
+    if done.interrupted:
+        raise KeyboardInterrupt
+    return done
+
+
+def _look_for_modes(draws: Draw, finder: ModeFinder, modes: Modes) -> tuple[ModeFinder, Modes, int]:
+    """Return a finder that knows the draws, the modes it finds, and the gradients spent."""
+    by_chain = np.swapaxes(draws.position, 0, 1)
+    finder = finder.with_draws(posterior_draws(by_chain, np.asarray(draws.log_weight).T))
+    modes, spent = finder.find(lowest_draws(by_chain, draws.total_energy.T), modes)
+    return finder, modes, spent
+
+
+def freeze(state: RunState, visits: np.ndarray, plan: Plan) -> RunState:
+    """Return the state to draw from: averaged theta unless it goes on learning, averaged step sizes, no round trips."""
+    theta = state.sahmc.theta
+    if plan.adapt == "tune":
+        best = theta.average if int(theta.num_averaged) else theta.theta
+        theta = theta._replace(theta=jnp.asarray(freeze_theta(np.asarray(best), visits), theta.theta.dtype))
+    return state._replace(
+        sahmc=state.sahmc._replace(theta=theta),
+        steps=state.steps._replace(log_step=state.steps.log_average),
+        trips=init_round_trips(plan.chains),
+    )
+
+
+def favour_posterior(state: RunState, setup: Setup, plan: Plan) -> tuple[RunState, Setup]:
+    """Let chains that jump spend POSTERIOR_SHARE of their time at beta = 1 while draws are made.
+
+    theta, which holds -log(desired), moves with the desired frequencies.
+    """
+    frozen = plan.adapt == "tune" and isinstance(setup.tilt, TemperedTilt)
+    if not frozen or plan.has_prior or not isinstance(setup.kernel, Jump):
+        return state, setup
+    regions = setup.tilt.num_regions
+    values = [POSTERIOR_SHARE] + [(1 - POSTERIOR_SHARE) / (regions - 1)] * (regions - 1)
+    desired = desired_frequencies(values, regions).astype(setup.desired.dtype)
+    theta = state.sahmc.theta
+    theta = theta._replace(theta=theta.theta - jnp.log(desired / setup.desired))
+    return state._replace(sahmc=state.sahmc._replace(theta=theta)), replace(setup, desired=desired)

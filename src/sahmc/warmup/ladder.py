@@ -1,0 +1,136 @@
+"""The ladder: the tilt with a partition made from what was learnt, a first theta, and first step sizes."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from scipy.special import gammainc, gammaln
+
+from sahmc.kernels.base import Kernel
+from sahmc.results.warmup_record import Climb, Pilot, temperature
+from sahmc.run.plan import Plan
+from sahmc.tilt.partition import EnergyPartition, TemperatureLadder
+from sahmc.tilt.tilts import LinearTilt, StepTilt, TemperedTilt, Tilt
+from sahmc.warmup.curve import LadderCurve, fit_curve
+
+TOP_OVER_MELTING = 4.0
+"""The top over the temperature at which chains forget where they were."""
+LOWEST_TOP = 10.0
+"""The lowest top: where one mode was seen, a look-out for others."""
+BLIND_TOP = 30.0
+"""The top where chains are too few to see whether they forget."""
+FEWEST_CHAINS = 8
+"""Fewer chains than this are too few for that."""
+LEVEL_SPACING = 2 / 3
+"""The distance of levels in sd(U) d beta: neighbours then overlap well in energy."""
+FEWEST_LEVELS = 4
+LOOK_OUT_LENGTH = 6.0
+"""The longest ladder, in sd(U) d beta, where one mode was seen."""
+SUBREGION_NATS = 2.0
+"""The energy width of a subregion, as the paper advises."""
+
+
+class Ladder(NamedTuple):
+    """The tilt, with its partition."""
+
+    tilt: Tilt
+    curve: LadderCurve | None
+    """What was measured along it; None where the partition was given."""
+    top: float | None
+    """The top temperature: inf is the prior; None where the tilt knows none."""
+
+
+def build_ladder(plan: Plan, pilot: Pilot | None, climb: Climb | None, many: bool) -> Ladder:
+    """Return the tilt, its partition made from what was learnt unless it was given.
+
+    ``many`` tells that several modes are known, or were not looked for.
+    """
+    if climb is None:
+        tilt = plan.tilt
+        assert isinstance(tilt, Tilt)
+        given_top = temperature(float(tilt.partition.betas[-1])) if isinstance(tilt, TemperedTilt) else None
+        return Ladder(tilt, None, given_top)
+    assert pilot is not None
+    curve = fit_curve(climb, pilot.prior_share, pilot.u_min, pilot.dim)
+    top = find_top(climb, plan.chains, many, plan.has_prior)
+    if not many and not plan.has_prior:
+        top = min(top, curve.hottest_within(LOOK_OUT_LENGTH))
+    if plan.tilt is TemperedTilt:
+        betas = curve.levels(0.0 if math.isinf(top) else 1 / top, LEVEL_SPACING, FEWEST_LEVELS)
+        return Ladder(TemperedTilt(TemperatureLadder(betas, pilot.u_min, pilot.prior_share)), curve, top)
+    highest = pilot.highest(top)
+    if plan.tilt is LinearTilt:
+        count = num_nodes(pilot.dim, math.log(top))
+        nodes = np.geomspace(pilot.flat_below, max(highest, 2 * pilot.flat_below), count)
+        return Ladder(LinearTilt(EnergyPartition(pilot.u_min + nodes)), curve, top)
+    count = max(2, math.ceil((highest - pilot.flat_below) / SUBREGION_NATS) + 1)
+    edges = pilot.u_min + pilot.flat_below + SUBREGION_NATS * np.arange(count)
+    return Ladder(StepTilt(EnergyPartition(edges)), curve, top)
+
+
+def num_nodes(dim: float, log_range: float) -> int:
+    """Return m = 1.5 sqrt(d/2) log(T_max) + 1, at least 4: neighbouring nodes then overlap in energy."""
+    return max(FEWEST_LEVELS, round(1.5 * math.sqrt(dim / 2) * log_range) + 1)
+
+
+def find_top(climb: Climb, chains: int, many: bool, has_prior: bool) -> float:
+    """Return the temperature of the top: the prior, or well above where chains forget which mode they were in."""
+    if has_prior:
+        return math.inf
+    wanted = LOWEST_TOP
+    if chains < FEWEST_CHAINS or (many and climb.slow and math.isinf(climb.melting)):
+        wanted = BLIND_TOP
+    elif many:
+        wanted = max(LOWEST_TOP, TOP_OVER_MELTING * climb.melting)
+    return min(wanted, climb.hottest)
+
+
+def starting_theta(ladder: Ladder, pilot: Pilot | None, desired: Float[Array, " regions"]) -> np.ndarray:
+    """Return theta_0: zero (the paper) without a pilot, else from what was measured, so that only the rest is learnt.
+
+    Where nothing was measured on the way down it comes from equipartition.
+    """
+    tilt, curve = ladder.tilt, ladder.curve
+    if pilot is None:
+        return np.zeros(tilt.num_regions)
+    if isinstance(tilt, TemperedTilt):
+        betas, reference = np.asarray(tilt.partition.betas, float), float(jnp.asarray(tilt.partition.reference))
+        theta = pilot.log_z(betas) + betas * reference if curve is None else curve.at(betas)[0]
+    elif isinstance(tilt, LinearTilt):
+        s = pilot.above(np.asarray(tilt.partition.edges, float))
+        theta = 0.5 * pilot.dim * np.log(s) - (1.0 + pilot.prior_share) * s
+    elif isinstance(tilt, StepTilt):
+        theta = _log_masses(pilot, np.asarray(tilt.partition.edges, float))
+    else:
+        return np.zeros(tilt.num_regions)
+    theta = theta - np.log(np.asarray(desired, float))
+    return theta - theta[0]
+
+
+def _log_masses(pilot: Pilot, edges: np.ndarray) -> np.ndarray:
+    """Return the log masses of subregions of a Gaussian well, whose energy has a Gamma distribution."""
+    half, steep = 0.5 * pilot.dim, 1.0 + pilot.prior_share
+    s = pilot.above(edges)
+    middle = 0.5 * (s[1:] + s[:-1])
+    inner = half * np.log(steep) + (half - 1) * np.log(middle) - steep * middle - gammaln(half) + np.log(np.diff(edges))
+    below = np.log(gammainc(half, steep * s[0]))
+    above = half * np.log(steep) + (half - 1) * np.log(s[-1]) - steep * s[-1] - gammaln(half)
+    return np.concatenate([[below], inner, [above]])
+
+
+def level_steps(ladder: Ladder, kernel: Kernel, pilot: Pilot | None) -> np.ndarray:
+    """Return first step sizes of the levels, as multiples of the kernel's: as measured, or the tilt's own."""
+    tilt, curve = ladder.tilt, ladder.curve
+    scale = np.asarray(tilt.step_scale, float)
+    if pilot is None or not kernel.tunes_step_size:
+        return scale
+    if curve is not None and isinstance(tilt, TemperedTilt):
+        return curve.at(np.asarray(tilt.partition.betas, float))[1]
+    if pilot.step_size_prior is not None and len(scale) > 1:
+        ratio = math.log(pilot.step_size_prior / pilot.step_size)
+        scale = np.exp(ratio * np.log(scale) / np.log(scale[-1]))
+    return pilot.step_size * scale
