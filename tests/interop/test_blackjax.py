@@ -6,7 +6,7 @@ import pytest
 
 import sahmc
 from sahmc.algorithm import sahmc_step
-from sahmc.kernels import HMC
+from sahmc.kernels.hmc import HMC
 from sahmc.testing import mixture
 from sahmc.tilt.importance import weighted_mean
 from sahmc.tilt.target import TiltedTarget

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from sahmc.cli.main import main
-from sahmc.paper import NAMES, eight_modes, find, methods, mixture, pima, stan
-from sahmc.paper.experiment import Book
+from sahmc.paper import NAMES, eight_modes, methods, mixture, pima, stan
+from sahmc.paper.experiment import Book, find
 from sahmc.paper.pima_data import NoDataError, load_pima, parse_pima
 from sahmc.paper.two_stage import partition_of
 

@@ -8,10 +8,11 @@ import pytest
 
 import sahmc
 from sahmc.models.energy import trace_energy
+from sahmc.results.warmup_record import Rung
 from sahmc.testing.targets import eight_modes, student_mixture, two_widths
-from sahmc.warmup.climb import Rung, Search, fit_curve
+from sahmc.warmup.curve import fit_curve
+from sahmc.warmup.ladder import LOWEST_TOP, TOP_OVER_MELTING, find_top
 from sahmc.warmup.pilot import come_down
-from sahmc.warmup.warmup import ABOVE_MELTING, T_LEAST, find_top
 
 
 def rung(beta, dim=6, memory=0.0, lag=0.0):
@@ -42,8 +43,8 @@ def test_the_curve_of_a_gaussian_well_is_exact():
 
 def test_the_top_lies_above_where_chains_forget():
     found = search([1, 3, 9, 27, 81], [0.1, 0.5, 0.3, 0.95, 0.99])
-    assert math.isclose(found.melting, 9) and find_top(found, 32, True, False) == ABOVE_MELTING * 9
-    assert find_top(found, 32, False, False) == T_LEAST and math.isinf(find_top(found, 32, True, True))
+    assert math.isclose(found.melting, 9) and find_top(found, 32, True, False) == TOP_OVER_MELTING * 9
+    assert find_top(found, 32, False, False) == LOWEST_TOP and math.isinf(find_top(found, 32, True, True))
     never = search([1, 3, 9], [0.9, 0.95, 0.99])
     assert math.isinf(never.melting) and math.isclose(find_top(never, 32, True, False), 9)
 
@@ -54,7 +55,7 @@ def test_tails_too_heavy_for_more_heat_bound_the_ladder(tune):
     target = student_mixture()
     with pytest.warns(UserWarning, match="tails are so heavy"):
         result = sahmc.sample(target.log_density, jnp.asarray(target.start, jnp.float32), random_seed=0, tune=tune)
-    assert result.warmup.search.ran_away and result.warmup.top < 5
+    assert result.warmup.climb.ran_away and result.warmup.top < 5
     assert np.abs(result.draws).max() < 1e5
     found = result.expectation(target.indicators)
     assert (np.abs(found.mean - target.masses) < 4 * found.mcse).all()
@@ -78,14 +79,14 @@ def test_a_mode_that_hot_chains_cannot_find_again_is_kept():
     start = jnp.asarray(target.start, jnp.float32)
     result = sahmc.sample(target.log_density, start, random_seed=0)
     assert np.abs(result.expectation(target.indicators).mean - target.masses).max() < 0.02 and result.findings == ()
-    with pytest.warns(UserWarning, match="found fault"):
+    with pytest.warns(UserWarning, match="found problems"):
         alone = sahmc.sample(target.log_density, start, random_seed=0, jumps=False)
     assert np.abs(alone.expectation(target.indicators).mean - target.masses).max() > 0.05
 
 
 def test_the_record_of_a_model_names_the_prior():
     model = sahmc.Model(lambda x: -2.0 * jnp.sum((x - 1) ** 2), lambda x: -0.5 * jnp.sum(x**2))
-    with pytest.warns(UserWarning, match="found fault"):
+    with pytest.warns(UserWarning, match="found problems"):
         result = sahmc.sample(model, jnp.zeros(2), random_seed=0, draws=50, tune=100)
     assert "came down from the prior" in repr(result.warmup) and "up to the prior" in repr(result.warmup)
 

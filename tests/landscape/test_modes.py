@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sahmc.landscape.modes import find_minima, fit_modes, nearest_modes
+from sahmc.landscape.basins import find_minima
+from sahmc.landscape.modes import fit_modes, nearest_modes
 from sahmc.models.energy import trace_energy
 from sahmc.models.model import Model
 from sahmc.testing.targets import eight_modes, gaussian, mixture, two_widths

@@ -17,7 +17,8 @@ from sahmc import (
     TiltedTarget,
 )
 from sahmc._support.pytree import strategy
-from sahmc.kernels import KERNELS, Kernel
+from sahmc.kernels import KERNELS
+from sahmc.kernels.base import Kernel
 from sahmc.testing import check_invariance, check_kernel, grid_sampler
 from sahmc.testing.cases import HIGH, LOW, frozen_target
 from sahmc.testing.kernel import FOUR_SIGMA

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from sahmc import HMC, LinearTilt, NoTilt, RandomWalk, TiltedTarget
-from sahmc.kernels import Jump, Kernel, jump
+from sahmc.kernels import jump
+from sahmc.kernels.base import Kernel
+from sahmc.kernels.jump import Jump
 from sahmc.landscape.modes import fit_modes
 from sahmc.testing import check_invariance, grid_sampler
 from sahmc.testing.cases import CASES, EDGES, HIGH, LOW, frozen_target
@@ -61,7 +63,7 @@ def rough_picture():
 
 @pytest.mark.parametrize("label", ["none", "step", "linear", "tempered", "tempered with prior"])
 def test_jumps_are_exact_whatever_the_picture(label, monkeypatch):
-    monkeypatch.setattr(jump, "SHARE", 0.8)
+    monkeypatch.setattr(jump, "JUMP_SHARE", 0.8)
     target, modes = frozen_target(label), rough_picture()
     draw = grid_sampler(target, LOW, HIGH)
     kernel = KERNELS["hmc"]

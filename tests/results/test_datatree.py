@@ -230,7 +230,7 @@ def test_progress_is_told(set1):
         warnings.simplefilter("ignore")
         sahmc.sample(set1.log_density, jnp.zeros(2), draws=100, tune=200, chains=8, random_seed=0, callback=told.append)
     stages = list(dict.fromkeys(p.stage for p in told))
-    assert stages == ["pilot", "search", "adapt", "draw"]
+    assert stages == ["pilot", "climb", "adapt", "draw"]
     last = {p.stage: p for p in told}
     assert last["draw"].done == last["draw"].total and last["adapt"].regions > 1
     assert all(0 <= p.acceptance_rate <= 1 and p.done <= p.total for p in told)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from sahmc.landscape.mode_finder import Sightings
-from sahmc.results.findings import DRIFT, ESS, RHAT, _agreement, _modes
+from sahmc.results.findings import _agreement, _modes
+from sahmc.results.records import ModeAssignment
 
 NAMES = ["one", "two"]
 
@@ -83,7 +83,7 @@ def test_modes_that_few_chains_saw(mass, chains, known, severity):
 
 
 def sightings(known, expected):
-    return Sightings(np.eye(2), np.zeros(2), np.array(known), np.array(expected), np.zeros((32, 10), np.int8))
+    return ModeAssignment(np.eye(2), np.zeros(2), np.array(known), np.array(expected), np.zeros((32, 10), np.int8))
 
 
 def test_a_mode_whose_depth_and_width_promise_more_than_it_holds():

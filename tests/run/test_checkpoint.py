@@ -18,7 +18,7 @@ import pytest
 import sahmc
 from sahmc.run import checkpoint, journal
 from sahmc.run import loop as run
-from sahmc.run.journal import DiskJournal, Past
+from sahmc.run.journal import DiskJournal, StageProgress
 
 OPTIONS = {"draws": 300, "tune": 120, "chains": 8, "random_seed": 3, "progressbar": False}
 
@@ -80,7 +80,7 @@ class Killed(BaseException):
 def test_a_run_that_dies_in_any_chunk_is_resumed_to_the_same_bits(call, whole, tmp_path, monkeypatch):
     """Dead without a chance to write anything: neither ``end`` nor ``close`` of the journal is called."""
     original, calls = run.run_chunk, 0
-    monkeypatch.setattr(journal, "SECONDS", 0.0)
+    monkeypatch.setattr(journal, "RECORD_SECONDS", 0.0)
     monkeypatch.setattr(run, "CHUNK_SECONDS", 0.003)
 
     def dying(*args):
@@ -107,7 +107,7 @@ from sahmc.run import journal
 from sahmc.run import loop as run
 from tests.test_checkpoint import OPTIONS, log_density
 warnings.simplefilter("ignore")
-journal.SECONDS, run.CHUNK_SECONDS = 0.0, 0.003
+journal.RECORD_SECONDS, run.CHUNK_SECONDS = 0.0, 0.003
 folder, number, after = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
 count = 0
 def arm(_):
@@ -241,12 +241,12 @@ def test_an_interrupted_run_is_resumed(whole, tmp_path, monkeypatch):
 def test_rows_beyond_the_last_record_do_not_count(tmp_path):
     """Killed after rows were written and before the state that vouches for them."""
     state = (jnp.zeros(2),)
-    fresh = Past(0, state, np.zeros(1, np.int64), (), 0, None)
+    fresh = StageProgress(0, state, np.zeros(1, np.int64), (), 0, None)
     book = DiskJournal(tmp_path)
     book.begin("draw", fresh, jax.tree.structure(0))
-    book.add(Past(4, (jnp.ones(2),), np.ones(1, np.int64), (), 4, None), np.arange(4.0))
+    book.add(StageProgress(4, (jnp.ones(2),), np.ones(1, np.int64), (), 4, None), np.arange(4.0))
     book._written = time.monotonic() + 1000
-    book.add(Past(8, (2 * jnp.ones(2),), np.ones(1, np.int64), (), 8, None), np.arange(4.0, 8.0))
+    book.add(StageProgress(8, (2 * jnp.ones(2),), np.ones(1, np.int64), (), 8, None), np.arange(4.0, 8.0))
     book._rows.flush()
     book.close()
     book = DiskJournal(tmp_path)
@@ -261,7 +261,7 @@ def test_rows_beyond_the_last_record_do_not_count(tmp_path):
 def test_ctrl_c_while_rows_are_written_loses_only_those(tmp_path):
     """The rows are in the file, but neither counted nor in the checksum."""
     state = (jnp.zeros(2),)
-    fresh = Past(0, state, np.zeros(1, np.int64), (), 0, None)
+    fresh = StageProgress(0, state, np.zeros(1, np.int64), (), 0, None)
     book = DiskJournal(tmp_path)
     book.begin("draw", fresh, jax.tree.structure(0))
     book.add(fresh._replace(moves=4, rows=4), np.arange(4.0))
