@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-FOLDER = Path(__file__).parent.parent / "examples"
+FOLDER = Path(__file__).parent.parent.parent / "examples"
 SHORT = ("mixture_of_regressions",)
 LONG = ("galaxy_mixture", "neural_network", "sensor_network", "sinusoid_period", "transfection")
 EXAMPLES = [path for path in sorted(FOLDER.glob("*.py")) if path.stem not in (*SHORT, *LONG, "compare")]

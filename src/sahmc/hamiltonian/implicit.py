@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import jax
@@ -12,12 +13,14 @@ from jaxtyping import Array, Bool, Float
 
 from sahmc._support.pytree import strategy
 from sahmc._support.validate import require, require_count
+from sahmc.hamiltonian.fixed_point import Accuracy, solve_fixed_point
 from sahmc.hamiltonian.integrators import Flow, Integrator
 from sahmc.hamiltonian.riemannian import PointKinetic, PositionMetric
 from sahmc.tilt.target import ChainState, TiltedTarget
 from sahmc.tilt.tilts import Energy, Level
 
 Vector = Float[Array, " dim"]
+Solved = Bool[Array, ""]
 RETURN_TOLERANCES = 10.0
 """How far from where it began, in tolerances, a step may come back to."""
 
@@ -50,87 +53,72 @@ class GeneralisedLeapfrog(Integrator):
         return 2
 
     def flow(self, target: TiltedTarget, level: Level, metric: PositionMetric, step_size: Energy) -> Flow:
-        half = 0.5 * step_size
-        kick = target.kick(level, half)
         precision = float(jnp.finfo(step_size.dtype).eps)
-        tolerance, rounding = (
-            max(precision ** (2 / 3), 1e-8) if self.tolerance is None else self.tolerance,
-            8 * precision,
-        )
-
-        def prepare(position: Vector) -> tuple[PointKinetic, Callable[[Vector], Vector]]:
-            """The kinetic energy at a position, and its gradient in x as a function of momentum."""
-            matrix, pull = jax.vjp(lambda x: metric.matrix(target, x), position)
-            kinetic = PointKinetic.of(matrix)
-            inverse = kinetic.inverse()
-
-            def gradient(momentum: Vector) -> Vector:
-                velocity = inverse @ momentum
-                return pull(0.5 * (inverse - jnp.outer(velocity, velocity)))[0]
-
-            return kinetic, gradient
-
-        def solve(function: Callable[[Vector], Vector], guess: Vector, size: Callable[[Vector], Energy]) -> Any:
-            """The fixed point of a function, and whether it was reached.
-
-            If changes shrink by a factor r the distance still to go is change r / (1 - r); where they do not shrink
-            the search ends.
-            """
-
-            def to_go(change: Energy, ratio: Energy) -> Energy:
-                return change * ratio / jnp.maximum(1.0 - ratio, precision)
-
-            def reached(value: Vector, change: Energy, ratio: Energy) -> Any:
-                floor = rounding * size(value)
-                return (change <= floor) | ((ratio < 1.0) & (to_go(change, ratio) <= tolerance + floor))
-
-            def more(carry: Any) -> Any:
-                value, change, ratio, count = carry
-                hopeful = (count < 2) | ((ratio < 1.0) & (count < self.max_iterations))
-                return ~reached(value, change, ratio) & hopeful
-
-            def iterate(carry: Any) -> Any:
-                value, change, _, count = carry
-                new = function(value)
-                new_change = size(new - value)
-                ratio = jnp.where(count > 0, new_change / change, 1.0)
-                return new, new_change, ratio, count + 1
-
-            far, one = jnp.asarray(jnp.finfo(guess.dtype).max, guess.dtype), jnp.ones((), guess.dtype)
-            first = guess, far, one, jnp.zeros((), jnp.int32)
-            value, change, ratio, _ = jax.lax.while_loop(more, iterate, first)
-            return value, reached(value, change, ratio)
-
-        def step(state: ChainState, momentum: Vector) -> tuple[ChainState, Vector, Bool[Array, ""]]:
-            here, gradient = prepare(state.position)
-            kicked = momentum - kick(state)
-            middle, solved_y = solve(lambda y: kicked - half * gradient(y), kicked, lambda y: here.size(0 * y, y))
-            velocity = here.velocity(middle)
-            drifted = state.position + half * velocity
-            position, solved_x = solve(
-                lambda x: drifted + half * metric.at(target, x).velocity(middle),
-                drifted + half * velocity,
-                lambda x: here.size(x, 0 * x),
-            )
-            new = target.evaluate(position)
-            new_gradient = prepare(position)[1]
-            return new, middle - kick(new) - half * new_gradient(middle), solved_y & solved_x
-
-        def checked(_: Any, carry: tuple[ChainState, Vector, Bool[Array, ""]]) -> Any:
-            state, momentum, solved = carry
-
-            def turn(carry: tuple[ChainState, Vector], _: Any) -> Any:
-                new, new_momentum, found = step(*carry)
-                return (new, -new_momentum), (new, new_momentum, found)
-
-            _, (ends, momenta, found) = jax.lax.scan(turn, (state, momentum), None, 2)  # a step, and the step back
-            here = metric.at(target, state.position)
-            off = here.size(ends.position[1] - state.position, momenta[1] + momentum)
-            returned = off <= RETURN_TOLERANCES * (tolerance + rounding * here.size(state.position, momentum))
-            new, new_momentum = jax.tree.map(lambda x: x[0], (ends, momenta))
-            return new, new_momentum, solved & found.all() & returned
+        tolerance = max(precision ** (2 / 3), 1e-8) if self.tolerance is None else self.tolerance
+        accuracy = Accuracy(tolerance, 8 * precision, precision, self.max_iterations)
+        half = 0.5 * step_size
+        step = ImplicitStep(target, metric, half, target.kick(level, half), accuracy)
 
         def advance(state: ChainState, momentum: Vector, num_steps: Any) -> Any:
-            return jax.lax.fori_loop(0, num_steps, checked, (state, momentum, jnp.ones((), bool)))
+            start = state, momentum, jnp.ones((), bool)
+            return jax.lax.fori_loop(0, num_steps, lambda _, carry: step.checked(*carry), start)
 
         return advance
+
+
+@dataclass(frozen=True)
+class ImplicitStep:
+    """One step of the generalised leapfrog, prepared for a trajectory."""
+
+    target: TiltedTarget
+    metric: PositionMetric
+    half: Energy
+    """Half the step size."""
+    kick: Callable[[ChainState], Vector]
+    """Half the step size times the gradient of the potential."""
+    accuracy: Accuracy
+
+    def checked(self, state: ChainState, momentum: Vector, solved: Solved) -> tuple[ChainState, Vector, Solved]:
+        """Take a step, and the step back; it is solved if both are, and lead to where it began."""
+
+        def turn(carry: tuple[ChainState, Vector], _: Any) -> Any:
+            new, new_momentum, found = self.take(*carry)
+            return (new, -new_momentum), (new, new_momentum, found)
+
+        _, (ends, momenta, found) = jax.lax.scan(turn, (state, momentum), None, 2)
+        here = self.metric.at(self.target, state.position)
+        off = here.size(ends.position[1] - state.position, momenta[1] + momentum)
+        allowed = self.accuracy.tolerance + self.accuracy.rounding * here.size(state.position, momentum)
+        new, new_momentum = jax.tree.map(lambda x: x[0], (ends, momenta))
+        return new, new_momentum, solved & found.all() & (off <= RETURN_TOLERANCES * allowed)
+
+    def take(self, state: ChainState, momentum: Vector) -> tuple[ChainState, Vector, Solved]:
+        """Kick, drift and kick; return where that leads, and whether both equations were solved."""
+        here, slope = self._kinetic(state.position)
+        kicked = momentum - self.kick(state)
+        middle, solved_y = solve_fixed_point(
+            lambda y: kicked - self.half * slope(y), kicked, lambda y: here.size(0 * y, y), self.accuracy
+        )
+        velocity = here.velocity(middle)
+        drifted = state.position + self.half * velocity
+        position, solved_x = solve_fixed_point(
+            lambda x: drifted + self.half * self.metric.at(self.target, x).velocity(middle),
+            drifted + self.half * velocity,
+            lambda x: here.size(x, 0 * x),
+            self.accuracy,
+        )
+        new = self.target.evaluate(position)
+        new_slope = self._kinetic(position)[1]
+        return new, middle - self.kick(new) - self.half * new_slope(middle), solved_y & solved_x
+
+    def _kinetic(self, position: Vector) -> tuple[PointKinetic, Callable[[Vector], Vector]]:
+        """Return the kinetic energy at a position, and its gradient in x as a function of momentum."""
+        matrix, pull = jax.vjp(lambda x: self.metric.matrix(self.target, x), position)
+        kinetic = PointKinetic.of(matrix)
+        inverse = kinetic.inverse()
+
+        def slope(momentum: Vector) -> Vector:
+            velocity = inverse @ momentum
+            return pull(0.5 * (inverse - jnp.outer(velocity, velocity)))[0]
+
+        return kinetic, slope

@@ -1,0 +1,89 @@
+"""How the source speaks: a function's docstring begins with a verb, a class's and a constant's with something else."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+import sahmc
+
+SOURCE = Path(sahmc.__file__).parent
+WORDS = """
+Accept Add Advance Apply Ask Assign Average Begin Build Call Carry Check Choose Climb Close Collect Combine Compare
+Complete Compute Convert Cool Copy Count Cut Decide Declare Describe Divide Draw End Estimate Evaluate Examine Extend
+Fetch Fill Find Fit Flatten Follow Format Forget Freeze Give Go Group Grow Heat Hold Iterate Join Jump Keep Kick Label
+Learn Let Line List Load Look Lose Make Map Mark Measure Merge Move Name Normalise Note Open Parse Pick Pickle Plan
+Plot Pool Prepare Print Put Raise Read Record Reduce Register Relax Remember Remove Render Repeat Replace Report
+Resample Restore Resume Return Roll Run Sample Save Say Scale Score Search See Set Shift Show Simulate Solve Sort
+Spend Split Start Stay Stop Store Summarise Take Tell Test Trace Try Tune Turn Undo Update Use Validate Visit Wait
+Warm Weigh Wrap Write Yield
+"""
+VERBS = set(WORDS.split())
+"""Verbs with which docstrings of functions begin; add one that is missing."""
+FRAGMENTS = ("Of ", "Whose ", "Which ", "And ", "With ", "Without ", "For ")
+"""Beginnings of what is no whole sentence."""
+
+
+class Said:
+    """A docstring, and what it is of."""
+
+    def __init__(self, where: str, kind: str, text: str):
+        self.where, self.kind, self.text = where, kind, text
+
+    @property
+    def first(self) -> str:
+        return self.text.split()[0].rstrip(",.:;")
+
+
+def docstrings(path: Path) -> Iterator[Said]:
+    """Docstrings of the functions, properties, classes and constants of a file."""
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        where = f"{path.relative_to(SOURCE)}:{getattr(node, 'lineno', 1)}"
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            text = ast.get_docstring(node)
+            if text:
+                yield Said(f"{where} {node.name}", _kind(node), text)
+        body = node.body if isinstance(node, (ast.Module, ast.ClassDef)) else []
+        for one, two in pairwise(body):
+            value = getattr(two, "value", None) if isinstance(one, (ast.Assign, ast.AnnAssign)) else None
+            if isinstance(two, ast.Expr) and isinstance(value, ast.Constant) and isinstance(value.value, str):
+                yield Said(f"{path.relative_to(SOURCE)}:{two.lineno}", "constant", value.value.strip())
+
+
+def _kind(node: ast.FunctionDef | ast.ClassDef) -> str:
+    if isinstance(node, ast.ClassDef):
+        return "class"
+    decorators = {ast.unparse(decorator) for decorator in node.decorator_list}
+    return "property" if "property" in decorators else "function"
+
+
+def faults(path: Path) -> list[str]:
+    found = []
+    for said in docstrings(path):
+        verb = said.first in VERBS
+        if said.kind == "function" and not verb:
+            found.append(f"{said.where}: begin with a verb: {said.text.splitlines()[0]}")
+        if said.kind != "function" and (said.text.startswith(FRAGMENTS) or (verb and said.kind != "class")):
+            found.append(f"{said.where}: begin with a noun: {said.text.splitlines()[0]}")
+    return found
+
+
+@pytest.mark.parametrize("room", sorted({path.relative_to(SOURCE).parts[0] for path in SOURCE.rglob("*.py")}))
+def test_docstrings_are_sentences(room):
+    files = sorted((SOURCE / room).rglob("*.py")) if (SOURCE / room).is_dir() else [SOURCE / room]
+    assert [fault for path in files for fault in faults(path)] == []
+
+
+def test_a_fragment_is_caught(monkeypatch, tmp_path):
+    monkeypatch.setattr(f"{__name__}.SOURCE", tmp_path)
+    (tmp_path / "a.py").write_text(
+        'SIZE = 3\n"""Of which two are seen."""\n\n\ndef f():\n    """The modes."""\n\n\n'
+        'def g():\n    """Return it."""\n'
+    )
+    caught = [fault.split(": ")[1] for fault in faults(tmp_path / "a.py")]
+    assert sorted(caught) == ["begin with a noun", "begin with a verb"]
