@@ -4,13 +4,21 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test slow lint bench validation results docs figures clean
+.PHONY: demo check test slow lint bench validation results docs wheel figures clean
 
 demo: $(VENV)/.demo   ## three modes from one: SAHMC beside plain HMC, under a minute
 	$(BIN)/sahmc demo --out out/demo.png
 
-test: $(VENV)/.test   ## the test suite
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+check:   ## what a reviewer would do: style and types, the tests, the documentation, the wheel by itself
+	@for part in lint test docs wheel; do \
+	  began=$$(date +%s); \
+	  $(MAKE) --no-print-directory $$part || exit 1; \
+	  echo "make $$part: $$(($$(date +%s) - began)) s"; \
+	done
+
+test: $(VENV)/.test   ## the test suite; the claims by themselves, because they are compiled with more optimisation
+	$(BIN)/python -m pytest -n 2 --dist worksteal tests --ignore tests/claims
+	$(BIN)/python -m pytest -n 2 --dist worksteal tests/claims
 
 slow: $(VENV)/.test   ## the tests that take minutes each: small versions of the paper's experiments
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
@@ -18,7 +26,7 @@ slow: $(VENV)/.test   ## the tests that take minutes each: small versions of the
 lint: $(VENV)/.lint   ## style and types
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
-bench: $(VENV)/.bench   ## time of one transition of HMC and NUTS beside BlackJAX
+bench: $(VENV)/.blackjax   ## time of one transition of HMC and NUTS beside BlackJAX
 	$(BIN)/python benchmarks/transition.py && $(BIN)/python benchmarks/kernels.py nuts
 
 validation: $(VENV)/.demo   ## every target with a known answer, 20 seeds, three budgets: hours on two cores
@@ -29,6 +37,14 @@ results: $(VENV)/.demo   ## every experiment of the paper at full size: hours; n
 
 docs: $(VENV)/.docs   ## HTML pages in docs/_build
 	$(BIN)/sphinx-build -q -W -b html docs docs/_build
+
+wheel: $(BIN)/python   ## the demo by an installed wheel, in an environment and a folder of its own
+	tmp=$$(mktemp -d) && trap 'rm -rf "$$tmp"' EXIT && \
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir "$$tmp" . && \
+	$(BIN)/python -m venv "$$tmp/venv" && \
+	"$$tmp/venv/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	  "$$(echo "$$tmp"/sahmc-*.whl)[plots]" && \
+	mkdir "$$tmp/empty" && cd "$$tmp/empty" && PYTHONPATH= "$$tmp/venv/bin/sahmc" demo --out "$$tmp/demo.png"
 
 figures: $(VENV)/.demo   ## the pictures of README and docs
 	$(BIN)/sahmc demo --out docs/figures/three_modes.png

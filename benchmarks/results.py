@@ -115,17 +115,17 @@ def table_modes(args):
 
 def true_masses(result, table, target, draws):
     """Mass of each mode of ``table`` and its error: exact, or by sorting reference draws as the run sorted its own."""
-    from sahmc.landscape.mode_finder import _nearest, posterior_draws
-    from sahmc.landscape.modes import fit_modes
+    from sahmc.landscape.mode_finder import posterior_draws
+    from sahmc.landscape.modes import fit_modes, nearest_modes
 
     if draws is None:
         share = np.stack([np.asarray(target.indicators(jnp.asarray(mode.mean, jnp.float32))) for mode in table])
         return share @ np.asarray(target.masses), 0.0
-    source, seen = result.source, result.sightings
-    scout = source.scout.with_draws(posterior_draws(source.flat, result.log_weight))
-    modes = fit_modes(scout.draws, seen.minimum, scout.scale, scout.draws.dtype)
+    live, seen = result.live, result.mode_assignment
+    finder = live.finder.with_draws(posterior_draws(live.positions, result.log_weight))
+    modes = fit_modes(finder.draws, seen.minimum, finder.scale, finder.draws.dtype)
     slot = {tuple(np.asarray(modes.minimum[k])): k for k in range(int(modes.num))}
-    label = np.asarray(_nearest(modes, draws[None]))[0]
+    label = nearest_modes(modes, draws)
     share = np.array([(label == slot[tuple(seen.minimum[mode.label])]).mean() for mode in table])
     return share, np.sqrt(np.maximum(share * (1 - share), 1e-12) / len(draws))
 

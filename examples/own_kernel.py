@@ -11,8 +11,7 @@ import jax
 import jax.numpy as jnp
 
 import sahmc
-from sahmc._support.pytree import strategy
-from sahmc.kernels.base import Kernel, conclude, draw_noise, require_step_size
+from sahmc.kernels.base import Kernel, checked_step_size, conclude, converted, draw_noise, strategy
 from sahmc.testing import check_kernel, mixture
 
 
@@ -24,14 +23,11 @@ class Barker(Kernel):
     ``step_size`` times ``scale``; both are found by a pilot run where they are None.
     """
 
-    step_size: Any = None
+    step_size: Any = converted(checked_step_size, default=None)
     scale: Any = None
     name: ClassVar[str] = "barker"
     uses_gradient: ClassVar[bool] = True
     moves: ClassVar[int] = 10  # for one iteration of sample, which is ten gradients for HMC too
-
-    def __post_init__(self):
-        require_step_size(self.step_size)
 
     @property
     def uses_spread(self):

@@ -22,9 +22,10 @@ desired = jnp.full(tilt.num_regions, 1 / tilt.num_regions)
 @jax.jit
 def iterate(t, state):
     key = jax.random.fold_in(jax.random.key(0), t)
+    used = state.theta.theta  # what the move is made under; weights under different thetas must be made comparable
     state, _ = sahmc.sahmc_step(key, state, kernel, target, gain(t + 1), desired)
-    log_weight = jax.vmap(tilt.bias, (None, 0))(state.theta.theta, state.chains.energy)
-    return state, (state.chains.position[:, 0], log_weight)
+    weigh = jax.vmap(tilt.log_weight, (None, 0, None, None))
+    return state, (state.chains.position[:, 0], weigh(used, state.chains.energy, desired, state.theta.visits > 0))
 
 
 state = sahmc.init(target, jnp.tile(start, (chains, 1)))

@@ -1,6 +1,7 @@
 import importlib.metadata
 import os
 import shutil
+import sys
 import tempfile
 
 # Compiling is most of the work. What one process has compiled, the other, and those that tests start, need not.
@@ -8,9 +9,11 @@ CACHE = "JAX_COMPILATION_CACHE_DIR"
 OWN = CACHE not in os.environ
 os.environ.setdefault(CACHE, tempfile.mkdtemp(prefix="sahmc-compiled-"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
-# Half the time to compile, and code as fast. Newer versions do not know the second flag, and would stop at it.
+# A third of the time to compile. The claims draw for long, and want faster code than the rest, for which half of that
+# third will do. Newer versions do not know the second flag, and would stop at it.
 if importlib.metadata.version("jax").startswith("0.10."):
-    os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1 --xla_cpu_use_fusion_emitters=false")
+    level = int(any("claims" in argument for argument in sys.argv))
+    os.environ.setdefault("XLA_FLAGS", f"--xla_backend_optimization_level={level} --xla_cpu_use_fusion_emitters=false")
 
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402

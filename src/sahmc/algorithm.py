@@ -13,7 +13,7 @@ from sahmc.tilt.target import ChainState, TiltedTarget
 from sahmc.tilt.theta import ThetaState, init_theta, update_theta
 
 SHARED = 2**31 - 1
-"""Chain number under which the randomness that all chains share is drawn."""
+"""The chain number under which the randomness that all chains share is drawn."""
 
 
 class SAHMCState(NamedTuple):
@@ -24,7 +24,7 @@ class SAHMCState(NamedTuple):
 
 
 def init(target: TiltedTarget, positions: Float[Array, "chains dim"]) -> SAHMCState:
-    """Energies and gradients at the starting positions, and the target's theta as theta_0."""
+    """Return the state at the starting positions, their energies and gradients, and the target's theta as theta_0."""
     return SAHMCState(jax.vmap(target.evaluate)(positions), init_theta(target.theta))
 
 
@@ -36,10 +36,11 @@ def sahmc_step(
     gain: Float[Array, ""],
     desired: Float[Array, " regions"],
 ) -> tuple[SAHMCState, TransitionInfo]:
-    """Move and decide, see where the chains are, learn theta.
+    """Move and decide, see where the chains are, learn theta: theta_{t+1} = theta_t + a_{t+1} (e_{t+1} - pi).
 
-    The theta in force is that of ``state``. ``gain=0`` leaves it as it is, and the iteration is then an ordinary Markov
-    transition. ``info.level`` says in which region each chain is counted.
+    The theta in force is that of ``state``, whatever that of ``target``. ``gain`` is a_{t+1} and ``desired`` is pi.
+    ``gain=0`` leaves theta as it is, and the iteration is then an ordinary Markov transition. The new state is
+    returned, and a report on the move, whose ``level`` says in which region each chain is counted.
     """
     theta = state.theta.theta
     kernel = kernel.refresh(jax.random.fold_in(rng_key, SHARED))

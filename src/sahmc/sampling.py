@@ -1,4 +1,4 @@
-"""The front door: check the arguments, warm up, draw, examine."""
+"""The function ``sample``: check the arguments, warm up, draw, examine."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float, Key
 
 from sahmc._support.traced import TracedFunction
 from sahmc._support.validate import require, require_flag, require_function
@@ -46,7 +47,7 @@ from sahmc.warmup.tempered import WarmupContext
 from sahmc.warmup.warmup import WarmedUp, warm_up
 
 START_ATTEMPTS = 20
-"""Times that a model is asked for a start with a finite log density."""
+"""The number of times that a model is asked for a start with a finite log density."""
 
 
 def sample(
@@ -80,62 +81,76 @@ def sample(
     Parameters
     ----------
     model
-        A function from one position, any pytree of float arrays, to its log density (up to a constant), written
-        with ``jax.numpy``; a ``Model``; or a model of NumPyro, PyMC or BridgeStan as it is.
+        A function from one position, any pytree of float arrays, to its log density (up to a constant), written with
+        ``jax.numpy``; a ``Model``; or a model of NumPyro, PyMC or BridgeStan as it is.
     initvals
-        One position, from which every chain starts; a list of positions, one for each chain; or a function of a key.
-        Not needed for a model that knows where to start; in place of positions it takes named variables.
-    model_args, model_kwargs
-        Arguments of a NumPyro model.
+        One position, from which every chain starts; a list of positions, one for each chain; or a function from a JAX
+        key to a position. A model with named variables takes a dict of these in place of each position. None, the
+        default, lets the model draw the starts, which a bare log density cannot.
+    model_args
+        A tuple of the positional arguments of a NumPyro model; empty by default.
+    model_kwargs
+        A dict of the keyword arguments of a NumPyro model; none by default.
     draws
-        Draws kept of each chain. Default 1000.
+        The number of draws kept of each chain, an int. Default 1000.
     tune
-        Iterations before that, for the warm-up: pilot, climb, learning of theta. Default 1000.
+        The number of iterations of the warm-up before that, an int: pilot, climb, learning of theta. Default 1000.
     chains
-        Chains, which run side by side and learn together: a few dozen cost little more than one. Default 32.
+        The number of chains, an int. They run side by side and learn together, and a few dozen cost little more than
+        one. Default 32.
     random_seed
-        An int, a NumPy ``Generator`` or a JAX key; if None, one is drawn and recorded in ``Result.settings``.
+        An int, a NumPy ``Generator`` or a JAX key. If None, the default, a seed is drawn. It is recorded in
+        ``Result.settings``.
     target_accept
-        Acceptance the step size is tuned to. 0.8 suits HMC; a random walk wants about 0.3.
+        The acceptance probability to which the step size is tuned, a float in (0, 1). The default 0.8 suits HMC; a
+        random walk wants about 0.3.
 
     Other parameters
     ----------------
     kernel
-        How chains move: "hmc", "nuts", "rmhmc", "random_walk", or an object such as ``sahmc.HMC(metric="dense")``.
+        The way in which chains move: "hmc" (the default), "nuts", "rmhmc", "random_walk", or an object such as
+        ``sahmc.HMC(metric="dense")``.
     tilt
-        What theta belongs to: "tempered", "linear", "step" (the paper's), "none" (plain HMC), or an object.
-    thin
-        Iterations of which the last is kept as a draw. Default 1.
+        The function of the energy that is learnt, with the weights theta, to flatten the barriers: "tempered" (the
+        default), "linear", "step" (the paper's), "none" (plain HMC), or an object with its partition.
     partition
-        ``EnergyPartition`` for the step and linear tilts, ``TemperatureLadder`` for the tempered one; found by the
-        warm-up if None.
+        The regions of the tilt: an ``EnergyPartition`` for the step and linear tilts, a ``TemperatureLadder`` for the
+        tempered one. If None, the default, the warm-up finds them.
     gain
-        A ``Gain``, or its t0, on the clock of the paper. If None, t0 is a twentieth of the adaptation and the gain
-        decays as levels are seen.
+        The gain with which theta learns: a ``Gain``, or a number, its t0, counted in moves as in the paper. If None,
+        the default, t0 is a twentieth of the adaptation and the gain decays as levels are seen.
     desired
-        Desired visiting frequencies, uniform if None.
+        The desired visiting frequencies, one positive number for each region of a partition that is given. They are
+        equal if None, the default.
     theta
-        "shared" by all chains, which learn it together, or one "per-chain" (the paper).
-    jumps
-        Let chains jump between the modes that the warm-up has found. Exact either way; off, they go over the top only.
+        Whether theta is "shared" by all chains, which learn it together (the default), or one "per-chain" (the paper).
     adapt
-        Learn theta during "tune", then average and freeze it; or "always" (the paper).
+        Whether theta learns during "tune", and is then averaged and frozen (the default), or "always" (the paper).
+    thin
+        The number of iterations of which the last is kept as a draw, an int. Default 1.
+    jumps
+        Whether chains also jump between the modes that the warm-up has found, a bool. The draws are right either way;
+        without jumps, chains pass between modes only by way of the top of the ladder. Default True.
     keep
-        A function of a position, or of the variables of a model that names them, written with ``jax.numpy``: what is
-        kept of each draw in their place.
+        A function that returns what is kept of each draw in its place, written with ``jax.numpy``: of a position, or of
+        the variables of a model that names them. If None, the default, all of it is kept.
     save_warmup
-        Keep the draws of the adaptation as well, of every eighth move: ``Result.warmup_draws``.
+        Whether to keep draws of the adaptation as well, of every eighth move or fewer, in ``Result.warmup_draws``; a
+        bool. Default False.
     checkpoint
         A folder in which the run is kept while it goes on. After a crash the same call, or ``sahmc.resume``, goes on
-        from there, to the same bits. Draws stay on disk, so that they may exceed the memory.
-    progressbar, callback
-        Show bars on a terminal or in a notebook; call a function with a ``Progress``, a few times a second.
+        from there, to the same bits. Draws stay on disk, so that they may exceed the memory. If None, the default,
+        nothing is written.
+    progressbar
+        Whether to show progress bars, on a terminal or in a notebook; a bool. Default True.
+    callback
+        A function that is called with a ``Progress`` a few times a second; none by default.
 
     Look at ``findings`` of the result first: what is wrong with the run, which a warning lists too. ``warmup`` tells
     what was chosen.
 
-    Without a pilot run, that is when the kernel's step size and metric and the partition are all given, theta starts
-    from zero and the algorithm is the paper's to the letter.
+    If the kernel's step size and metric and the partition are all given, there is no pilot run: theta starts from zero,
+    and the algorithm is the paper's to the letter.
     """
     algorithm = {
         "draws": draws,
@@ -196,7 +211,7 @@ def sample(
 def resume(
     checkpoint: str | Path, *, progressbar: bool = True, callback: Callable[[Progress], None] | None = None
 ) -> Result:
-    """Go on with the run that is kept in a folder, as if it had never stopped; one that is complete is read back.
+    """Go on with the run that is kept in a folder, as if it had never stopped; a complete one is read back.
 
     The model and the other arguments of ``sample`` were stored with it, by pickle: resume only what you trust.
 
@@ -204,8 +219,10 @@ def resume(
     ----------
     checkpoint
         The folder that was passed to ``sample``.
-    progressbar, callback
-        As for ``sample``.
+    progressbar
+        Whether to show progress bars, as for ``sample``. Default True.
+    callback
+        A function that is called with a ``Progress``, as for ``sample``; none by default.
     """
     arguments = stored_arguments(checkpoint)
     return sample(**arguments, checkpoint=checkpoint, progressbar=progressbar, callback=callback)
@@ -215,18 +232,20 @@ class Prepared(NamedTuple):
     """A model and a plan brought together: all that a run starts from."""
 
     plan: Plan
-    """The plan for positions like these."""
+    """The plan, its kernel bound to positions like these."""
     energy_fn: TracedFunction
-    positions: jax.Array
-    """Where chains start, (chains, dim)."""
+    """The traced energy of the model, a function of a flat position."""
+    positions: Float[Array, "chains dim"]
+    """The flat positions from which chains start."""
     unravel: Callable[[jax.Array], Any]
-    """The map from a vector back to the structure of a position."""
+    """The map from a flat position back to the user's structure."""
 
 
-def prepare(model: Model, plan: Plan, initvals: Any, rng_key: jax.Array) -> Prepared:
-    """Trace the energy of a model and find where its chains start.
+def prepare(model: Model, plan: Plan, initvals: Any, rng_key: Key[Array, ""]) -> Prepared:
+    """Prepare a run: trace the energy of a model, and find where its chains start.
 
-    Starts that the model itself draws are drawn again where its density is zero or undefined.
+    ``initvals`` are those of ``sample``. Starts that the model itself draws are drawn again where its density is zero
+    or undefined.
     """
     positions, unravel = starting_positions(model, initvals, plan.chains, rng_key)
     plan.kernel.check(positions.shape[1])
@@ -241,16 +260,16 @@ def prepare(model: Model, plan: Plan, initvals: Any, rng_key: jax.Array) -> Prep
     return Prepared(plan, energy_fn, positions, unravel)
 
 
-def warm_up_only(ready: Prepared, rng_key: jax.Array) -> WarmedUp:
-    """Return the chains, the ladder and theta as they are when draws can be made, for a loop outside ``sample``."""
+def warm_up_only(ready: Prepared, rng_key: Key[Array, ""]) -> WarmedUp:
+    """Run the warm-up alone, and return all that is needed to make draws in a loop outside ``sample``."""
     with progress(ready.plan.stages, False, None) as report:
         state, _ = _start(ready)
         runner = StageRunner(rng_key, chunk_capacity(*ready.positions.shape), report, Journal())
         return warm_up(WarmupContext(runner, ready.energy_fn, ready.plan), state)
 
 
-def _seed(random_seed: Any) -> tuple[Any, jax.Array]:
-    """Return what to record of a seed, and the key."""
+def _seed(random_seed: Any) -> tuple[int | list[int], Key[Array, ""]]:
+    """Return what to record of a seed, an int or the words of a key, and the key."""
     if isinstance(random_seed, jax.Array) and jnp.issubdtype(random_seed.dtype, jax.dtypes.prng_key):
         return jax.random.key_data(random_seed).tolist(), random_seed
     words = len(jax.random.key_data(jax.random.key(0)))
@@ -270,14 +289,14 @@ def _seed(random_seed: Any) -> tuple[Any, jax.Array]:
 
 
 def _identity(ready: Prepared, seed: Any, kept: TracedFunction | None, save_warmup: bool) -> dict[str, Any]:
-    """Return all that the bits of the run depend on."""
+    """Return all that the bits of the run depend on; ``kept`` is the traced ``keep``, and ``seed`` what is recorded."""
     energy = _evaluated(ready.energy_fn, ready.positions)[1].chains.energy  # tells callbacks apart, which have no text
     parts = {"start": ready.positions, "model": ready.energy_fn, "energy": energy, "keep": kept}
     return identity(ready.plan, seed, **parts, save_warmup=save_warmup)
 
 
 def _start(ready: Prepared) -> tuple[RunState, int]:
-    """Return the chains where they start, once it is known that the log density is finite there; and the gradients.
+    """Return the chains where they start, and the gradients spent; raise if the log density is not finite there.
 
     Where the step size is to be found, chains that start absurdly high come down first.
     """
@@ -293,7 +312,7 @@ def _start(ready: Prepared) -> tuple[RunState, int]:
     return RunState(start, steps, trips, zero, zero), spent
 
 
-def _evaluated(energy_fn: TracedFunction, positions: jax.Array) -> tuple[TiltedTarget, SAHMCState]:
+def _evaluated(energy_fn: TracedFunction, positions: Float[Array, "chains dim"]) -> tuple[TiltedTarget, SAHMCState]:
     """Return the target without a tilt, and chains at these positions."""
     one = jnp.ones(1, positions.dtype)
     target = TiltedTarget(energy_fn, NoTilt(), 0 * one, one)
@@ -301,14 +320,17 @@ def _evaluated(energy_fn: TracedFunction, positions: jax.Array) -> tuple[TiltedT
 
 
 def _drawing(plan: Plan, warm: WarmedUp) -> Schedule:
-    """Return what the last stage does."""
+    """Return the schedule of the last stage, in which draws are made."""
     bottom, top = _ends(warm.setup.tilt, warm.visits)
     learn = plan.adapt == "always" and warm.setup.tilt.num_regions > 1
     return Schedule(learn_theta=learn, thin=plan.thin * warm.setup.kernel.moves, bottom=bottom, top=top)
 
 
 def _ends(tilt: Tilt, visits: np.ndarray) -> tuple[int, int]:
-    """Return between which regions round trips are counted: the ends of a ladder, or the lowest and highest seen."""
+    """Return the regions between which round trips are counted: the ends of a ladder, or the lowest and highest seen.
+
+    ``visits`` are those to each region during the adaptation.
+    """
     seen = np.flatnonzero(visits.reshape(-1, visits.shape[-1]).sum(axis=0))
     if isinstance(tilt, TemperedTilt) or not seen.size:
         return 0, tilt.num_regions - 1
@@ -336,7 +358,10 @@ def _settings(plan: Plan, warm: WarmedUp, seed: Any, interrupted: bool, seconds:
 def _result(
     drawn: StageResult, warm: WarmedUp, unpack: Unpacker, settings: dict[str, Any], labels: Labels, spent: int
 ) -> Result:
-    """Return the result, with its modes and findings, of which a warning tells; ``spent`` on starts are gradients."""
+    """Return the result, with its modes and findings, which a warning lists too.
+
+    ``spent`` are the gradients spent on the starts.
+    """
     assert drawn.draws is not None
     state, setup, whole = drawn.state, warm.setup, warm.setup.keep is None
     positions = jax.tree.map(lambda x: np.swapaxes(x, 0, 1), drawn.draws.position)
@@ -371,10 +396,10 @@ def _result(
 
 
 def _draw_record(draws: Draw, unpack: Unpacker | None, normalise: bool) -> DrawRecord:
-    """Return draws (draw, chain, ...) by chain; positions that are on disk stay there.
+    """Return draws (draw, chain, ...) as a record (chain, draw, ...); positions that are on disk stay there.
 
-    ``unpack`` makes variables of positions; None stands for what ``keep`` has made of them. ``normalise`` makes the
-    weights sum to 1.
+    ``unpack`` makes variables of positions; it is None if ``keep`` has replaced them. ``normalise`` makes the weights
+    sum to 1.
     """
     position = jax.tree.map(lambda x: np.swapaxes(x, 0, 1), draws.position)
     rest = jax.tree.map(lambda x: np.ascontiguousarray(np.swapaxes(x, 0, 1)), draws._replace(position=None))

@@ -9,18 +9,18 @@ from sahmc.run.loop import run_chunk
 
 def test_runs_like_the_function():
     data = jnp.arange(3.0)
-    program = trace(lambda x: (jnp.sum(x * data), {"twice": 2 * x}), jnp.ones(3))
-    value, rest = jax.vmap(program)(jnp.ones((4, 3)))
+    traced = trace(lambda x: (jnp.sum(x * data), {"twice": 2 * x}), jnp.ones(3))
+    value, rest = jax.vmap(traced)(jnp.ones((4, 3)))
     assert value.tolist() == [3.0] * 4 and rest["twice"].shape == (4, 3)
 
 
 def test_same_steps_are_shared_and_other_data_are_not_lost():
-    programs = [
+    functions = [
         trace(lambda x, k=k: jnp.sum(x * (jnp.arange(3.0) + jnp.asarray([k, k, k]))), jnp.ones(3)) for k in (1.0, 2.0)
     ]
     one, two = (trace(lambda x, d=d: jnp.sum(x * d), jnp.ones(3)) for d in (np.arange(3.0), np.arange(3.0) + 1))
     assert one.steps is two.steps and float(one(jnp.ones(3))) == 3 and float(two(jnp.ones(3))) == 6
-    assert [float(p(jnp.ones(3))) for p in programs] == [6.0, 9.0]
+    assert [float(f(jnp.ones(3))) for f in functions] == [6.0, 9.0]
 
 
 def test_unlike_steps_are_told_apart():

@@ -71,7 +71,7 @@ def test_jumps_are_exact_whatever_the_picture(label, monkeypatch):
     skewed = dataclasses.replace(modes, log_det=modes.log_det.at[0].add(1.5))
     assert p_value(Jump(kernel, skewed), target, draw) < FOUR_SIGMA
     if label != "none":
-        untilted = TiltedTarget(target.program, NoTilt(), jnp.zeros(1), jnp.ones(1))
+        untilted = TiltedTarget(target.energy_fn, NoTilt(), jnp.zeros(1), jnp.ones(1))
         assert p_value(Broken(Jump(kernel, modes), lambda t: untilted), target, draw) < FOUR_SIGMA
 
 
@@ -87,7 +87,7 @@ def test_a_linear_tilt_decided_on_the_clipped_energy_is_caught():
     draw = grid_sampler(target, LOW, HIGH)
     kernel = KERNELS["hmc"]
     assert p_value(kernel, target, draw) > FOUR_SIGMA
-    wrong = Broken(kernel, lambda t: TiltedTarget(t.program, Clipped(EDGES), t.theta, t.step_scale))
+    wrong = Broken(kernel, lambda t: TiltedTarget(t.energy_fn, Clipped(EDGES), t.theta, t.step_scale))
     assert p_value(wrong, target, draw) < FOUR_SIGMA
 
 

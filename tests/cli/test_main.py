@@ -25,7 +25,7 @@ def test_demo_prints_masses_and_draws(tmp_path, capsys):
 
 
 def test_help_teaches_and_does_not_import_jax():
-    script = "import sys; from sahmc.cli import parser; print(parser().format_help()); print('jax' in sys.modules)"
+    script = "import sys; from sahmc.cli.main import parser; print(parser().format_help()); print('jax' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.rstrip().endswith("False")
     assert "sahmc init model.py" in done.stdout and "Exit status" in done.stdout

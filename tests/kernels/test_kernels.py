@@ -22,6 +22,7 @@ from sahmc.kernels.base import Kernel
 from sahmc.testing import check_invariance, check_kernel, grid_sampler
 from sahmc.testing.cases import HIGH, LOW, frozen_target
 from sahmc.testing.kernel import FOUR_SIGMA
+from sahmc.tilt import TILTS
 
 OBLIQUE = LowRankMetric([1.2, 0.8], [[0.6], [0.8]], [2.5])
 
@@ -38,14 +39,22 @@ SPECIMENS = {
 }
 
 
-def test_every_kernel_of_the_registry_is_checked():
+SIZES = {
+    "nuts": {"chains": 10_000},
+    "rmhmc": {"chains": 10_000, "steps": 2, "cases": ("step", "linear", "tempered with prior")},
+}
+"""Of kernels whose moves take long."""
+
+
+def test_every_kernel_of_the_registry_is_checked_and_knows_its_name():
     assert set(SPECIMENS) == set(KERNELS)
+    assert {name: KERNELS[name].name for name in KERNELS} == {name: name for name in KERNELS}
+    assert {name: TILTS[name].name for name in TILTS} == {name: name for name in TILTS}
 
 
 @pytest.mark.parametrize("name", SPECIMENS)
 def test_the_contract(name):
-    size = {"chains": 10_000, "steps": 2, "cases": ("step", "linear", "tempered with prior")} if name == "rmhmc" else {}
-    checks = check_kernel(SPECIMENS[name], **size)
+    checks = check_kernel(SPECIMENS[name], **SIZES.get(name, {}))
     assert all(check.passed for check in checks)
     assert len(checks) == {"random_walk": 21, "rmhmc": 17}.get(name, 29)
 
@@ -55,7 +64,7 @@ class Forgetful(HMC):
     """Moves and decides as if there were no tilt."""
 
     def step(self, rng_key, state, target):
-        untilted = TiltedTarget(target.program, NoTilt(), jnp.zeros(1, target.theta.dtype), target.step_scale[:1])
+        untilted = TiltedTarget(target.energy_fn, NoTilt(), jnp.zeros(1, target.theta.dtype), target.step_scale[:1])
         return super().step(rng_key, state, untilted)
 
 

@@ -86,7 +86,7 @@ def test_the_datatree_has_what_pm_sample_returns():
 
 def test_pymc_goes_on_from_our_draws():
     model = regression()
-    result = quietly(model, draws=50, tune=100, chains=8)
+    result = quietly(model, draws=50, tune=100, chains=8, tilt="none")
     ours = result.to_datatree() if NEW else result.to_inferencedata()
     with model:
         likelihood = pm.compute_log_likelihood(ours, progressbar=False)
@@ -109,7 +109,8 @@ import numpy as np, pymc as pm, sahmc
 warnings.simplefilter("ignore")
 with pm.Model() as model:
     pm.Normal("y", pm.Normal("mean", 0, 2), pm.HalfNormal("scale", 1), observed=[0.3, 0.5, 1.0])
-first = sahmc.sample(model, checkpoint="run", random_seed=0, draws=20, tune=60, chains=8, progressbar=False)
+first = sahmc.sample(model, checkpoint="run", random_seed=0, draws=20, tune=60, chains=8, tilt="none",
+                     progressbar=False)
 again = sahmc.resume("run", progressbar=False)
 assert first.draws["mean"].dtype == np.float64
 assert all((values == again.draws[name]).all() for name, values in first.draws.items())

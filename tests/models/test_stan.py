@@ -102,12 +102,14 @@ def test_variables_have_their_names_and_shapes():
 
 def test_a_stan_model_goes_straight_into_sample():
     """Means beside those of the same log density without Stan."""
-    result = sahmc.sample(StandIn(), random_seed=0, draws=200, tune=300, chains=16, progressbar=False)
-    plain = sahmc.sample(by_hand, jnp.zeros(8), random_seed=1, draws=200, tune=300, chains=16, progressbar=False)
+    result = sahmc.sample(StandIn(), random_seed=0, draws=200, tune=200, chains=8, progressbar=False)
+    plain = sahmc.sample(
+        by_hand, jnp.zeros(8), random_seed=1, draws=400, tune=200, chains=8, tilt="none", progressbar=False
+    )
     mine = result.expectation(lambda draw: jnp.stack([draw["mu"], draw["sigma"]]))
     theirs = plain.expectation(lambda theta: jnp.stack([theta[0], jnp.exp(theta[1])]))
     assert (abs(mine.mean - theirs.mean) < 4 * np.hypot(mine.mcse, theirs.mcse)).all()
-    assert result.draws["m"].shape == (16, 200, 2, 3) and (result.draws["sigma"] > 0).all()
+    assert result.draws["m"].shape == (8, 200, 2, 3) and (result.draws["sigma"] > 0).all()
     np.testing.assert_allclose(result.draws["twice"], 2 * result.draws["mu"], rtol=1e-6)
 
 
@@ -124,7 +126,7 @@ class Pointer(StandIn):
 
 
 def test_a_run_is_kept_and_told_from_one_on_other_data(tmp_path):
-    settings = {"random_seed": 0, "draws": 30, "tune": 60, "chains": 8, "progressbar": False}
+    settings = {"random_seed": 0, "draws": 30, "tune": 60, "chains": 4, "tilt": "none", "progressbar": False}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         first = sahmc.sample(Pointer(), checkpoint=tmp_path / "run", **settings)
@@ -140,7 +142,7 @@ def test_on_the_command_line(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(stan, "_compiled", lambda model, data: StandIn())
     program, data = tmp_path / "model.stan", tmp_path / "data.json"
     program.write_text("parameters { real mu; }")
-    short = ["--draws", "20", "--tune", "60", "--chains", "8", "--seed", "0", "--quiet"]
+    short = ["--draws", "20", "--tune", "60", "--chains", "4", "--tilt", "none", "--seed", "0", "--quiet"]
     assert main(["sample", str(program), "--data", str(data), *short]) == 2
     assert "JSON file that exists" in capsys.readouterr().err
     data.write_text("{}")

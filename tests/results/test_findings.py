@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sahmc.results.findings import _agreement, _modes
+from sahmc.results.findings import DRIFT_WARNING, LEAST_ESS, RHAT_WARNING, _agreement, _modes
 from sahmc.results.records import ModeAssignment
 
 NAMES = ["one", "two"]
@@ -36,7 +36,9 @@ def test_chains_that_differ_are_named():
     values = draws()
     values[:8, :, 1] += 1.0
     found = codes(values)
-    assert found["rhat"].number > RHAT and "two" in found["rhat"].sentence and found["rhat"].severity == "warning"
+    assert (
+        found["rhat"].number > RHAT_WARNING and "two" in found["rhat"].sentence and found["rhat"].severity == "warning"
+    )
     values[:8, :, 1] += 5.0
     assert codes(values)["rhat"].severity == "error"
 
@@ -50,7 +52,7 @@ def test_chains_that_differ_only_in_weightless_draws_are_not_blamed():
 
 def test_few_effective_draws_are_told_with_what_to_do():
     found = codes(draws(chains=4, num=200, rho=0.97))["budget"]
-    assert found.number < ESS and "Raise draws" in found.advice
+    assert found.number < LEAST_ESS and "Raise draws" in found.advice
 
 
 def test_a_drift_that_all_chains_share_is_seen():
@@ -58,7 +60,7 @@ def test_a_drift_that_all_chains_share_is_seen():
     values = draws(chains=64)
     values[:, :500, 0] += 0.1
     found = codes(values)
-    assert found["drift"].number > DRIFT and "one" in found["drift"].sentence and "rhat" not in found
+    assert found["drift"].number > DRIFT_WARNING and "one" in found["drift"].sentence and "rhat" not in found
 
 
 def test_a_half_without_any_weight_is_an_error():
@@ -78,14 +80,14 @@ def test_what_does_not_move_is_an_error():
 )
 def test_modes_that_few_chains_saw(mass, chains, known, severity):
     masses = np.array([1 - mass, mass])
-    found = _modes(sightings([True, known], masses), masses, np.array([32, chains]), 32)
+    found = _modes(assignment([True, known], masses), masses, np.array([32, chains]), 32)
     assert [f.severity for f in found] == ([severity] if severity else [])
 
 
-def sightings(known, expected):
+def assignment(known, expected):
     return ModeAssignment(np.eye(2), np.zeros(2), np.array(known), np.array(expected), np.zeros((32, 10), np.int8))
 
 
 def test_a_mode_whose_depth_and_width_promise_more_than_it_holds():
-    seen = sightings([True, True], [0.4, 0.6])
+    seen = assignment([True, True], [0.4, 0.6])
     assert [f.severity for f in _modes(seen, np.array([1.0, 0.0]), np.array([32, 0]), 32)] == ["warning"]

@@ -1,1 +1,1 @@
-"""What every room uses and nobody else should import: checks, pytrees, traced functions, tables."""
+"""Tools for the rest of the library, and for nobody else: checks, pytrees, traced functions, tables."""

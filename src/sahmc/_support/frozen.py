@@ -49,7 +49,7 @@ def frozen(value: Any) -> Any:
 
 
 def thawed(value: Any) -> Any:
-    """Return plain dicts and lists in place of what ``frozen`` made of them: for JSON, and for users to change."""
+    """Return plain dicts and lists in place of frozen ones and of tuples, for JSON and for users to change."""
     if isinstance(value, Mapping):
         return {key: thawed(item) for key, item in value.items()}
     return [thawed(item) for item in value] if isinstance(value, (list, tuple)) else value

@@ -12,7 +12,10 @@ T = TypeVar("T")
 
 
 def static(**kwargs: Any) -> Any:
-    """Declare a field that is part of the compiled program rather than of its data."""
+    """Declare a field that is part of the compiled program rather than of its data.
+
+    ``kwargs`` are those of ``dataclasses.field``.
+    """
     return dataclasses.field(metadata={"static": True}, **kwargs)
 
 
@@ -20,7 +23,8 @@ def converted(converter: Callable[[Any], Any], **kwargs: Any) -> Any:
     """Declare a field whose value is checked, and turned into what is stored, when a person builds the object.
 
     ``converter`` takes what was passed, raises ``ValueError`` if it will not do, and returns what the object holds.
-    It must take what it returns, since ``dataclasses.replace`` passes that again.
+    It must take what it returns, since ``dataclasses.replace`` passes that again. ``kwargs`` are those of
+    ``dataclasses.field``.
     """
     return dataclasses.field(metadata={"converter": converter}, **kwargs)
 
@@ -72,6 +76,7 @@ def updated(obj: T, **changes: Any) -> T:
 
 
 def _assembled(cls: type[T], fields: dict[str, Any]) -> T:
+    """Return an object with these fields, without a call of its ``__init__``."""
     obj = object.__new__(cls)
     for name, value in fields.items():
         object.__setattr__(obj, name, value)

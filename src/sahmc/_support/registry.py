@@ -10,7 +10,8 @@ from typing import Any
 class Registry(Mapping[str, Any]):
     """A mapping from a name to a class, given as "module:Class".
 
-    Names can be listed, in an error message or on the command line, before anything that is slow to import is.
+    Its names can be listed, in an error message or on the command line, before anything that is slow to import is
+    imported.
     """
 
     def __init__(self, homes: Mapping[str, str]):

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 DIGEST_BYTES = 32
-"""The length of a checksum."""
+"""The length of a checksum, in bytes."""
 
 
 def sealed(content: bytes) -> bytes:

@@ -9,12 +9,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells, each row with a name; ``corner`` heads the names."""
+    """A table of cells, each row with a name."""
 
     corner: str
+    """The heading of the column of names."""
     columns: list[str]
+    """The headings of the other columns."""
     names: list[str]
+    """The names of the rows."""
     rows: list[list[str]]
+    """The cells, row by row."""
 
     def __str__(self) -> str:
         lines = [[self.corner, *self.columns], *([name, *row] for name, row in zip(self.names, self.rows, strict=True))]
@@ -27,6 +31,7 @@ class Table:
         )
 
     def to_html(self) -> str:
+        """Return the table as an HTML element."""
         head = "".join(f"<th>{html.escape(cell)}</th>" for cell in [self.corner, *self.columns])
         body = "".join(
             f"<tr><th>{html.escape(name)}</th>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
@@ -36,7 +41,7 @@ class Table:
 
 
 def number(value: float, digits: int = 3) -> str:
-    """As many significant digits as asked for, and no exponent where none is needed."""
+    """Format a number with ``digits`` significant digits, and no exponent where none is needed; nan is a dash."""
     if not math.isfinite(value):
         return "-" if math.isnan(value) else str(value)
     if value == 0 or 1e-4 <= abs(value) < 10**digits:

@@ -9,13 +9,14 @@ from typing import Any
 import jax
 import numpy as np
 from jax.extend import core
+from jax.tree_util import PyTreeDef
 
 from sahmc._support.pytree import static, strategy
 
 
 @strategy
 class TracedFunction:
-    """A function of one array as a closed program: its constants are data, its steps are static.
+    """A function of one array as a closed program, whose constants are data and whose steps are static.
 
     Two programs with the same steps are the same object to ``jit``, so a second run of the same model, or of the
     same model on other data, compiles nothing; and since every run traces the function anew, data changed between runs
@@ -23,16 +24,20 @@ class TracedFunction:
     """
 
     consts: list[Any]
+    """The arrays that the function uses besides its argument, such as data."""
     steps: _Steps = static()
-    returns: Any = static()
+    """The operations."""
+    returns: PyTreeDef = static()
+    """The pytree structure of what the function returns."""
 
     def __call__(self, position: jax.Array) -> Any:
+        """Return what the function returns."""
         leaves = core.jaxpr_as_fun(core.ClosedJaxpr(self.steps.jaxpr, self.consts))(position)
         return jax.tree.unflatten(self.returns, leaves)
 
 
 def trace(fn: Callable[[jax.Array], Any], example: jax.Array) -> TracedFunction:
-    """Call ``fn`` once, on a stand-in for ``example``."""
+    """Return ``fn`` as a program, by calling it once, on a stand-in for the array ``example``."""
     closed, shape = jax.make_jaxpr(fn, return_shape=True)(example)
     consts = [jax.numpy.asarray(c) for c in closed.consts]
     return TracedFunction(consts, _interned(_Steps(closed.jaxpr)), jax.tree.structure(shape))
@@ -58,11 +63,12 @@ class _Steps:
 
 @lru_cache(maxsize=64)
 def _interned(steps: _Steps) -> _Steps:
+    """Return the first of equal steps that was seen, so that comparing them is quick."""
     return steps
 
 
 def _describe(jaxpr: core.Jaxpr) -> Hashable:
-    """Every equation with its parameters, variables numbered in order of appearance."""
+    """Describe every equation with its parameters, variables numbered in order of appearance."""
     number: dict[Any, int] = {}
 
     def name(atom: Any) -> Hashable:
@@ -78,6 +84,7 @@ def _describe(jaxpr: core.Jaxpr) -> Hashable:
 
 
 def _describe_param(value: Any) -> Hashable:
+    """Describe a parameter of an equation, which may itself be a program."""
     if isinstance(value, core.ClosedJaxpr):
         return _describe(value.jaxpr), tuple(map(_describe_param, value.consts))
     if isinstance(value, core.Jaxpr):

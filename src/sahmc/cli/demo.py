@@ -18,10 +18,14 @@ from sahmc.sampling import sample
 from sahmc.testing.targets import Target, mixture
 
 NAMES = {"hmc": "plain HMC", "sahmc": "SAHMC"}
+"""Names of the samplers, as the table and the picture show them."""
 
 
 def run_demo(out: Path, seed: int, progressbar: bool = True) -> dict[str, Result]:
-    """Run both samplers, print masses beside the truth, and write the picture."""
+    """Run both samplers, print the masses they find beside the truth, and write the picture to ``out``.
+
+    Results come by the keys of ``NAMES``.
+    """
     console = Console()
     target = mixture(a=-8.0, b=6.0)
     start = jnp.asarray(target.start)
@@ -47,6 +51,10 @@ def run_demo(out: Path, seed: int, progressbar: bool = True) -> dict[str, Result
 
 
 def masses_table(results: dict[str, Result], target: Target) -> Table:
+    """Return a table of the masses that each sampler found, with standard errors, beside the truth.
+
+    There is no effective sample size for a sampler that missed a mode.
+    """
     table = Table(title="Mass found in the mode at")
     for column in ("", "(-8, -8)", "(6, 6)", "(0, 0)", "ESS", "gradients"):
         table.add_column(column, justify="right" if column else "left")
@@ -60,7 +68,7 @@ def masses_table(results: dict[str, Result], target: Target) -> Table:
 
 
 def draw_figure(results: dict[str, Result], target: Target, out: Path, seed: int) -> None:
-    """Posterior draws of each sampler over the density."""
+    """Draw posterior draws of each sampler over the density, and write the picture to ``out``."""
     try:
         import matplotlib
     except ImportError as error:

@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sahmc._version import __version__
 from sahmc.kernels import KERNELS
@@ -17,11 +17,15 @@ from sahmc.tilt import TILTS
 if TYPE_CHECKING:
     from sahmc.results.result import Result
 
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+
 GOOD, DOUBTFUL, WRONG, INTERRUPTED = 0, 1, 2, 130
+"""Exit statuses; ``CODES`` tells them to users."""
 CODES = "Exit status: 0 good, 1 the run has findings of severity error, 2 bad usage, 130 interrupted."
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status; ``argv`` are the words after ``sahmc``, from the shell if None."""
     arguments = parser().parse_args(argv)
     if arguments.command is None:
         parser().print_help()
@@ -41,6 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command line; each command leaves its function in ``run`` of the arguments."""
     top = argparse.ArgumentParser(
         prog="sahmc",
         description="Draws from posteriors with many modes: Stochastic Approximation Hamiltonian Monte Carlo.\n\n"
@@ -52,28 +57,55 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"sahmc {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    _add_run_commands(commands)
+    _add_result_commands(commands)
+    _add_show_commands(commands)
+    return top
 
-    def command(name: str, run: Callable[[Any], int], help: str, description: str) -> argparse.ArgumentParser:
-        made = commands.add_parser(name, help=help, description=description, epilog=CODES)
-        made.add_argument("--debug", action="store_true", help="show where in the code an error comes from")
-        made.set_defaults(run=run)
-        return made
 
-    make = command(
+def _command(
+    commands: Commands, name: str, run: Callable[[argparse.Namespace], int], help: str, description: str
+) -> argparse.ArgumentParser:
+    """Add a command, which ``run`` carries out; ``help`` is its line in the list of commands."""
+    made = commands.add_parser(name, help=help, description=description, epilog=CODES)
+    made.add_argument("--debug", action="store_true", help="show where in the code an error comes from")
+    made.set_defaults(run=run)
+    return made
+
+
+def _add_run_commands(commands: Commands) -> None:
+    """Add what makes a run: init, sample and resume."""
+    make = _command(
+        commands,
         "init",
         _init,
         "write an example model, with comments",
         "Write a model file to start from. `sahmc sample` runs it as it is.",
     )
     make.add_argument("file", type=Path, nargs="?", default=Path("model.py"), help="the file (default: %(default)s)")
-
-    sample = command(
+    sample = _command(
+        commands,
         "sample",
         _sample,
         "draw from a model in a file",
         "Draw from the log density or model in a Python file, or from a Stan program, print a summary and findings, "
         "and save the result.",
     )
+    _add_sample_options(sample)
+    _add_output_options(sample)
+    resume = _command(
+        commands,
+        "resume",
+        _resume,
+        "go on with a run that was killed or interrupted",
+        "Go on with the run in a checkpoint folder, to the same bits as if it had never stopped.",
+    )
+    resume.add_argument("checkpoint", type=Path, metavar="FOLDER", help="what --checkpoint of `sahmc sample` named")
+    _add_output_options(resume)
+
+
+def _add_sample_options(sample: argparse.ArgumentParser) -> None:
+    """Add the model and the settings of a run to ``sahmc sample``."""
     sample.add_argument(
         "model",
         metavar="FILE.py[:NAME]",
@@ -95,31 +127,39 @@ def parser() -> argparse.ArgumentParser:
     sample.add_argument(
         "--checkpoint", type=Path, metavar="FOLDER", help="keep the run there, to resume it after a crash"
     )
-    _output(sample)
 
-    resume = command(
-        "resume",
-        _resume,
-        "go on with a run that was killed or interrupted",
-        "Go on with the run in a checkpoint folder, to the same bits as if it had never stopped.",
+
+def _add_output_options(command: argparse.ArgumentParser) -> None:
+    """Add where the result goes, and whether there are progress bars."""
+    command.add_argument("--out", type=Path, metavar="RUN", help="save the result: run.nc, or run.zarr")
+    command.add_argument("--overwrite", action="store_true", help="write over --out if it exists")
+    command.add_argument("--quiet", action="store_true", help="no progress bars")
+
+
+def _add_result_commands(commands: Commands) -> None:
+    """Add what looks at a saved run: summary, report and plot."""
+    summary = _command(
+        commands, "summary", _summary, "print the summary of a run", "Print the table, the modes and the findings."
     )
-    resume.add_argument("checkpoint", type=Path, metavar="FOLDER", help="what --checkpoint of `sahmc sample` named")
-    _output(resume)
-
-    summary = command("summary", _summary, "print the summary of a run", "Print the table, the modes and the findings.")
     summary.add_argument("run_file", type=Path, metavar="RUN", help="what --out of `sahmc sample` named")
-
-    report = command(
-        "report", _report, "write a page about a run", "Write one HTML page with findings, summary, modes and plots."
+    report = _command(
+        commands,
+        "report",
+        _report,
+        "write a page about a run",
+        "Write one HTML page with findings, summary, modes and plots.",
     )
     report.add_argument("run_file", type=Path, metavar="RUN", help="what --out of `sahmc sample` named")
     report.add_argument("--out", type=Path, metavar="PAGE", help="the page (default: RUN with the ending .html)")
-
-    plot = command("plot", _plot, "draw the overview of a run", "Draw six plots of a run on one sheet.")
+    plot = _command(commands, "plot", _plot, "draw the overview of a run", "Draw six plots of a run on one sheet.")
     plot.add_argument("run_file", type=Path, metavar="RUN", help="what --out of `sahmc sample` named")
     plot.add_argument("--out", type=Path, metavar="PNG", help="the picture (default: RUN with the ending .png)")
 
-    demo = command(
+
+def _add_show_commands(commands: Commands) -> None:
+    """Add what needs no model of one's own: demo, paper and completion."""
+    demo = _command(
+        commands,
         "demo",
         _demo,
         "three modes from one: SAHMC beside plain HMC",
@@ -128,8 +168,8 @@ def parser() -> argparse.ArgumentParser:
     )
     demo.add_argument("--out", type=Path, default=Path("demo.png"), help="the picture (default: %(default)s)")
     demo.add_argument("--seed", type=int, default=0, help="random seed (default: %(default)s)")
-
-    paper = command(
+    paper = _command(
+        commands,
         "paper",
         _paper,
         "reproduce a table or figure of the paper",
@@ -146,24 +186,17 @@ def parser() -> argparse.ArgumentParser:
         "--data", type=Path, metavar="FILE", help="the Pima data, CSV or ARFF (default: cache or OpenML)"
     )
     paper.add_argument("--out", type=Path, metavar="FOLDER", default=Path("out/paper"), help="(default: %(default)s)")
-
-    complete = command(
+    complete = _command(
+        commands,
         "completion",
         _completion,
         "print a script for shell completion",
         "Print a script that completes sahmc's commands: sahmc completion bash >> ~/.bashrc",
     )
     complete.add_argument("shell", choices=("bash", "zsh", "tcsh"))
-    return top
 
 
-def _output(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--out", type=Path, metavar="RUN", help="save the result: run.nc, or run.zarr")
-    command.add_argument("--overwrite", action="store_true", help="write over --out if it exists")
-    command.add_argument("--quiet", action="store_true", help="no progress bars")
-
-
-def _init(args: Any) -> int:
+def _init(args: argparse.Namespace) -> int:
     from sahmc.cli.model_file import EXAMPLE
 
     with args.file.open("x") as file:
@@ -172,7 +205,7 @@ def _init(args: Any) -> int:
     return GOOD
 
 
-def _sample(args: Any) -> int:
+def _sample(args: argparse.Namespace) -> int:
     _check_output(args)
     import jax
 
@@ -201,7 +234,7 @@ def _sample(args: Any) -> int:
     return _finish(result, args)
 
 
-def _resume(args: Any) -> int:
+def _resume(args: argparse.Namespace) -> int:
     _check_output(args)
     from sahmc.sampling import resume
 
@@ -211,15 +244,15 @@ def _resume(args: Any) -> int:
     return _finish(result, args)
 
 
-def _check_output(args: Any) -> None:
-    """Before the work, not after it."""
+def _check_output(args: argparse.Namespace) -> None:
+    """Raise a ValueError if the result could not be saved as asked: before the work, not after it."""
     from sahmc.results.files import check_target
 
     if args.out is not None:
         check_target(args.out, args.overwrite)
 
 
-def _finish(result: Result, args: Any) -> int:
+def _finish(result: Result, args: argparse.Namespace) -> int:
     if args.out is not None:
         result.save(args.out, overwrite=args.overwrite)
     code = _print(result)
@@ -229,20 +262,20 @@ def _finish(result: Result, args: Any) -> int:
 
 
 def _print(result: Result) -> int:
-    """The summary, and the exit status that goes with it."""
+    """Print the summary and the modes, and return the exit status that goes with them."""
     print(result.summary())
     if result.mode_assignment is not None and len(result.mode_assignment.energy) > 1:
         print(f"\nModes:\n{result.modes()}")
     return DOUBTFUL if any(finding.severity == "error" for finding in result.findings) else GOOD
 
 
-def _summary(args: Any) -> int:
+def _summary(args: argparse.Namespace) -> int:
     from sahmc.results.result import Result
 
     return _print(Result.load(args.run_file))
 
 
-def _report(args: Any) -> int:
+def _report(args: argparse.Namespace) -> int:
     from sahmc.plots.report import write_report
     from sahmc.results.result import Result
 
@@ -252,7 +285,7 @@ def _report(args: Any) -> int:
     return GOOD
 
 
-def _plot(args: Any) -> int:
+def _plot(args: argparse.Namespace) -> int:
     from sahmc.plots.figures import plot_overview, save_figure
     from sahmc.results.result import Result
 
@@ -262,14 +295,14 @@ def _plot(args: Any) -> int:
     return GOOD
 
 
-def _demo(args: Any) -> int:
+def _demo(args: argparse.Namespace) -> int:
     from sahmc.cli.demo import run_demo
 
     run_demo(args.out, args.seed)
     return GOOD
 
 
-def _paper(args: Any) -> int:
+def _paper(args: argparse.Namespace) -> int:
     from sahmc._support.validate import require, require_count
     from sahmc.paper.experiment import run_experiment
     from sahmc.paper.pima_data import NoDataError
@@ -292,7 +325,7 @@ def _paper(args: Any) -> int:
     return GOOD
 
 
-def _completion(args: Any) -> int:
+def _completion(args: argparse.Namespace) -> int:
     try:
         import shtab
     except ImportError as error:

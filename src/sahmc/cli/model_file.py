@@ -39,16 +39,19 @@ def log_density(position):
 
 
 class Loaded(NamedTuple):
-    """What ``sample`` takes, and where its chains start (None: where the model says)."""
+    """What ``sample`` takes first: a model, and where its chains start."""
 
     model: Any
+    """A log density, a ``sahmc.Model``, or a model of another library that ``sample`` knows."""
     init: Any
+    """A position, in the structure that the model takes; None: where the model says."""
 
 
 def load_model(spec: str, init: str | None, data: str | None) -> Loaded:
-    """From ``FILE.py`` or ``FILE.py:name``; ``init`` is the name of something in the file, or numbers with commas.
+    """Load a model from a file: ``FILE.py``, ``FILE.py:name``, or a Stan program, ``FILE.stan``.
 
-    Or a Stan program, ``FILE.stan``, with ``data`` in a JSON file.
+    ``init``, for a Python file, is the name of something in it, or numbers with commas. ``data``, for a Stan program,
+    is a JSON file.
     """
     file, _, name = spec.partition(":")
     path = Path(file)

@@ -10,16 +10,18 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 Vector = Float[Array, " dim"]
+"""A point, or a difference of two."""
 Scalar = Float[Array, ""]
+"""A length, or a ratio of two."""
 
 
 class Accuracy(NamedTuple):
-    """How well a fixed point must be known."""
+    """The accuracy to which a fixed point must be known."""
 
     tolerance: float | Scalar
-    """The distance from it that is still to go."""
+    """The largest distance from it at which the search ends."""
     rounding: float
-    """Relative changes that are rounding errors."""
+    """The largest relative change that is a rounding error."""
     precision: float
     """The spacing of floating-point numbers around 1."""
     max_iterations: int | Int[Array, ""]
@@ -30,9 +32,9 @@ class Iterate(NamedTuple):
 
     value: Vector
     change: Scalar
-    """How far the last iteration has moved it."""
+    """The distance the last iteration has moved it."""
     ratio: Scalar
-    """That, over how far the one before has."""
+    """That distance over the one of the iteration before."""
     iterations: Int[Array, ""]
 
 

@@ -9,20 +9,22 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from sahmc._support.pytree import strategy
 from sahmc._support.validate import require, require_count
 from sahmc.hamiltonian.fixed_point import Accuracy, solve_fixed_point
-from sahmc.hamiltonian.integrators import Flow, Integrator
+from sahmc.hamiltonian.integrators import Flow, Integrator, NumSteps
 from sahmc.hamiltonian.riemannian import PointKinetic, PositionMetric
 from sahmc.tilt.target import ChainState, TiltedTarget
 from sahmc.tilt.tilts import Energy, Level
 
 Vector = Float[Array, " dim"]
+"""A position, a momentum or a gradient of one chain."""
 Solved = Bool[Array, ""]
+"""Whether the equations of a step, or of all steps so far, were solved."""
 RETURN_TOLERANCES = 10.0
-"""How far from where it began, in tolerances, a step may come back to."""
+"""The largest distance, in tolerances, between where a step began and where the step back leads."""
 
 
 @strategy
@@ -37,8 +39,9 @@ class GeneralisedLeapfrog(Integrator):
     tolerance must be small: None is 2e-5 in float32 and 1e-8 in float64.
     """
 
-    tolerance: Any = None
-    max_iterations: Any = 30
+    tolerance: float | Array | None = None
+    max_iterations: int | Int[Array, ""] = 30
+    """The bound on the iterations for one equation."""
     name: ClassVar[str] = "generalised_leapfrog"
 
     def __post_init__(self) -> None:
@@ -49,17 +52,18 @@ class GeneralisedLeapfrog(Integrator):
 
     @property
     def gradients(self) -> int:
-        """Two, since every step is also taken back. Derivatives of the metric come on top."""
+        """Two gradients a step, since every step is also taken back; derivatives of the metric come on top."""
         return 2
 
     def flow(self, target: TiltedTarget, level: Level, metric: PositionMetric, step_size: Energy) -> Flow:
+        """Return the map that takes many steps, each of them checked, and tells whether all were solved."""
         precision = float(jnp.finfo(step_size.dtype).eps)
         tolerance = max(precision ** (2 / 3), 1e-8) if self.tolerance is None else self.tolerance
         accuracy = Accuracy(tolerance, 8 * precision, precision, self.max_iterations)
         half = 0.5 * step_size
         step = ImplicitStep(target, metric, half, target.kick(level, half), accuracy)
 
-        def advance(state: ChainState, momentum: Vector, num_steps: Any) -> Any:
+        def advance(state: ChainState, momentum: Vector, num_steps: NumSteps) -> tuple[ChainState, Vector, Solved]:
             start = state, momentum, jnp.ones((), bool)
             return jax.lax.fori_loop(0, num_steps, lambda _, carry: step.checked(*carry), start)
 
@@ -79,7 +83,10 @@ class ImplicitStep:
     accuracy: Accuracy
 
     def checked(self, state: ChainState, momentum: Vector, solved: Solved) -> tuple[ChainState, Vector, Solved]:
-        """Take a step, and the step back; it is solved if both are, and lead to where it began."""
+        """Take a step, and the step back; it is solved if both are, and lead to where it began.
+
+        ``solved`` tells of the steps before. Return the state, the momentum, and whether all steps so far were solved.
+        """
 
         def turn(carry: tuple[ChainState, Vector], _: Any) -> Any:
             new, new_momentum, found = self.take(*carry)

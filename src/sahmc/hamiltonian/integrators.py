@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import jax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from sahmc._support.pytree import strategy
 from sahmc._support.validate import require_known
@@ -16,40 +16,48 @@ from sahmc.tilt.target import ChainState, TiltedTarget
 from sahmc.tilt.tilts import Energy, Level
 
 Vector = Float[Array, " dim"]
-Flow = Callable[[ChainState, Vector, Any], tuple[ChainState, Vector, Any]]
-"""(state, momentum, number of steps) -> (state, momentum, whether every step was solved)."""
+"""A position, a momentum or a gradient of one chain."""
+NumSteps = int | Int[Array, ""]
+"""A number of steps, known when the program is compiled or not."""
+Flow = Callable[[ChainState, Vector, NumSteps], tuple[ChainState, Vector, bool | Bool[Array, ""]]]
+"""A map (state, momentum, number of steps) -> (state, momentum, whether every step was solved)."""
 
 
 class Integrator(ABC):
-    """The interface."""
+    """The interface of an integrator of Hamilton's equations."""
 
     name: ClassVar[str]
+    """The name by which a user asks for it."""
 
     @property
     @abstractmethod
     def gradients(self) -> int:
-        """Gradients for one step."""
+        """The number of gradients that one step costs."""
 
     @abstractmethod
     def flow(self, target: TiltedTarget, level: Level, metric: Any, step_size: Energy) -> Flow:
-        """The map that follows the target at ``level``, prepared for many steps."""
+        """Return the map that follows the target at ``level`` for any number of steps of ``step_size``."""
 
 
 class Splitting(Integrator):
-    """Kicks y - b eps grad and drifts x + a eps M^-1 y in turn, the same read forwards and backwards.
+    """An integrator of kicks y - b eps grad and drifts x + a eps M^-1 y in turn, the same forwards and backwards.
 
     One step is kick b_0, drift a_1, kick b_1, ..., drift a_s, kick b_s = b_0. The force is a function of position
     alone, so the map is reversible and preserves volume whatever the force.
     """
 
     kicks: ClassVar[tuple[float, ...]]
+    """The numbers b_0, ..., b_s."""
     drifts: ClassVar[tuple[float, ...]]
+    """The numbers a_1, ..., a_s."""
 
     @property
     def gradients(self) -> int:
+        """The number of drifts, s: one gradient after each."""
         return len(self.drifts)
 
     def flow(self, target: TiltedTarget, level: Level, metric: ConstantMetric, step_size: Energy) -> Flow:
+        """Return the map that takes many steps; the last kick of one and the first of the next are made as one."""
         kick = target.kick(level, step_size)
 
         def drift(a: float, position: Vector, momentum: Vector) -> ChainState:
@@ -57,7 +65,7 @@ class Splitting(Integrator):
             return target.evaluate(position + step_size * (velocity if a == 1.0 else a * velocity))
 
         def step(position: Vector, momentum: Vector, last: float) -> tuple[ChainState, Vector]:
-            """All but the first kick, and ``last`` in place of the last."""
+            """Take all of a step but its first kick, with ``last`` in place of the last b."""
             for a, b in zip(self.drifts, (*self.kicks[1:-1], last), strict=True):
                 state = drift(a, position, momentum)
                 position, momentum = state.position, momentum - (kick(state) if b == 1.0 else b * kick(state))
@@ -67,7 +75,7 @@ class Splitting(Integrator):
             state, momentum = step(*carry, last=2 * self.kicks[0])  # with the first kick of the next step
             return state.position, momentum
 
-        def advance(state: ChainState, momentum: Vector, num_steps: Any) -> tuple[ChainState, Vector, bool]:
+        def advance(state: ChainState, momentum: Vector, num_steps: NumSteps) -> tuple[ChainState, Vector, bool]:
             # Only positions and momenta are carried: energies along the way are computed only if the force needs them.
             carry = state.position, momentum - self.kicks[0] * kick(state)
             if not (isinstance(num_steps, int) and num_steps == 1):
@@ -79,7 +87,7 @@ class Splitting(Integrator):
 
 @strategy
 class Leapfrog(Splitting):
-    """Half a kick, a drift, half a kick: second order, one gradient a step."""
+    """The leapfrog: half a kick, a drift, half a kick; second order, one gradient a step."""
 
     name: ClassVar[str] = "leapfrog"
     kicks: ClassVar[tuple[float, ...]] = (0.5, 0.5)
@@ -88,7 +96,7 @@ class Leapfrog(Splitting):
 
 @strategy
 class MinimumNorm(Splitting):
-    """Second order, two gradients a step, with the smallest error constant for that.
+    """The integrator of second order and two gradients a step with the smallest error constant.
 
     McLachlan (1995): kicks b, 1 - 2b, b around two half drifts. Worth it where the acceptance limits the step size,
     as in many dimensions.
@@ -100,6 +108,7 @@ class MinimumNorm(Splitting):
 
 
 INTEGRATORS: dict[str, type[Splitting]] = {i.name: i for i in (Leapfrog, MinimumNorm)}
+"""Every integrator for a constant metric, by its name."""
 
 
 def splitting_integrator(integrator: Any) -> Splitting:

@@ -18,8 +18,9 @@ from sahmc._support.validate import require, require_known
 from sahmc.hamiltonian.spread import Spread
 
 Vector = Float[Array, " dim"]
+"""A position, a momentum or a velocity of one chain."""
 RANK = 8
-"""Directions of a low-rank metric that is estimated."""
+"""The number of directions of a low-rank metric that is estimated."""
 
 
 class Kinetic(ABC):
@@ -27,55 +28,61 @@ class Kinetic(ABC):
 
     @abstractmethod
     def momentum(self, noise: Vector) -> Vector:
-        """y ~ N(0, M), made of noise ~ N(0, I)."""
+        """Return y ~ N(0, M), made of noise ~ N(0, I)."""
 
     @abstractmethod
     def velocity(self, momentum: Vector) -> Vector:
-        """M^-1 y."""
+        """Return M^-1 y."""
 
     def kinetic_energy(self, momentum: Vector) -> Float[Array, ""]:
+        """Return K(y) = y' M^-1 y / 2."""
         return 0.5 * jnp.sum(momentum * self.velocity(momentum))
 
 
 class Metric(ABC):
-    """What a kernel holds: a kinetic energy for every position."""
+    """The metric that a kernel holds: a kinetic energy for every position."""
 
     name: ClassVar[str]
+    """The name by which a user asks for it."""
 
     @abstractmethod
     def at(self, target: Any, position: Vector) -> Kinetic:
-        """The kinetic energy at a position."""
+        """Return the kinetic energy at a position."""
 
     def check_dim(self, dim: int) -> None:  # noqa: B027
-        """Raise unless this metric fits positions of this dimension."""
+        """Raise ``ValueError`` unless this metric fits positions of this dimension."""
 
 
 class ConstantMetric(Metric, Kinetic):
-    """The same everywhere."""
+    """A metric that is the same everywhere."""
 
     @classmethod
     @abstractmethod
     def fit(cls, spread: Spread) -> ConstantMetric:
-        """The metric for draws that spread like this."""
+        """Return the metric for draws that spread like this."""
 
     def at(self, target: Any, position: Vector) -> Kinetic:
+        """Return the metric itself, whatever the position."""
         return self
 
 
 @strategy
 class UnitMetric(ConstantMetric):
-    """M = I."""
+    """The unit metric, M = I."""
 
     name: ClassVar[str] = "unit"
 
     @classmethod
     def fit(cls, spread: Spread) -> UnitMetric:
+        """Return the unit metric, whatever the spread."""
         return cls()
 
     def momentum(self, noise: Vector) -> Vector:
+        """Return y = z, the noise itself."""
         return noise
 
     def velocity(self, momentum: Vector) -> Vector:
+        """Return M^-1 y = y."""
         return momentum
 
 
@@ -92,22 +99,27 @@ def _variances(inverse_mass: Any) -> Vector:
 
 @strategy
 class DiagonalMetric(ConstantMetric):
-    """M^-1 = diag(inverse_mass)."""
+    """The diagonal metric, M^-1 = diag(inverse_mass)."""
 
     inverse_mass: Any = converted(_variances)
+    """The variances of the position, held as one array."""
     name: ClassVar[str] = "diagonal"
 
     @classmethod
     def fit(cls, spread: Spread) -> DiagonalMetric:
+        """Return the metric of the variances of the draws."""
         return cls(spread.variance())
 
     def check_dim(self, dim: int) -> None:
+        """Raise ``ValueError`` unless there is a variance for each of ``dim`` coordinates."""
         _check_dim(self.inverse_mass, dim)
 
     def momentum(self, noise: Vector) -> Vector:
+        """Return y_i = z_i / sqrt(v_i), where v_i are the variances."""
         return noise / jnp.sqrt(jnp.asarray(self.inverse_mass, noise.dtype))
 
     def velocity(self, momentum: Vector) -> Vector:
+        """Return v_i y_i."""
         return jnp.asarray(self.inverse_mass, momentum.dtype) * momentum
 
 
@@ -126,24 +138,28 @@ def _covariance(inverse_mass: Any) -> Float[Array, "dim dim"]:
 
 @strategy
 class DenseMetric(ConstantMetric):
-    """M^-1 = inverse_mass, any symmetric positive definite matrix."""
+    """The dense metric, M^-1 = inverse_mass, any symmetric positive definite matrix."""
 
     inverse_mass: Any = converted(_covariance)
+    """The covariance of the position, held as one array."""
     name: ClassVar[str] = "dense"
 
     @classmethod
     def fit(cls, spread: Spread) -> DenseMetric:
+        """Return the metric of the covariance of the draws."""
         return cls(spread.covariance())
 
     def check_dim(self, dim: int) -> None:
+        """Raise ``ValueError`` unless the matrix has ``dim`` rows."""
         _check_dim(self.inverse_mass, dim)
 
     def momentum(self, noise: Vector) -> Vector:
-        """y = L'^-1 z with M^-1 = L L', so that y has covariance (L L')^-1 = M."""
+        """Return y = L'^-1 z with M^-1 = L L', so that y has covariance (L L')^-1 = M."""
         lower = jnp.linalg.cholesky(jnp.asarray(self.inverse_mass, noise.dtype))
         return jax.scipy.linalg.solve_triangular(lower, noise, lower=True, trans="T")
 
     def velocity(self, momentum: Vector) -> Vector:
+        """Return M^-1 y."""
         return jnp.asarray(self.inverse_mass, momentum.dtype) @ momentum
 
 
@@ -153,15 +169,18 @@ def _floats(values: Any) -> Float[Array, "*any"]:
 
 @strategy
 class LowRankMetric(ConstantMetric):
-    """M^-1 = S (I + V (diag(values) - I) V') S, S = diag(scale), V of few orthonormal columns.
+    """The metric M^-1 = S (I + V (diag(values) - I) V') S, S = diag(scale), V of few orthonormal columns.
 
-    Variances of the coordinates, and of a few directions that run across them: costs d times their number, where a
-    dense metric costs d squared. Columns of zeros with the value 1 add nothing.
+    It holds variances of the coordinates, and of a few directions that run across them. That costs d times their
+    number, where a dense metric costs d squared. Columns of zeros with the value 1 add nothing.
     """
 
     scale: Any = converted(_floats)
+    """The standard deviations of the coordinates but for those directions, (dim,)."""
     vectors: Any = converted(_floats)
+    """The directions, the columns of V, (dim, rank)."""
     values: Any = converted(_floats)
+    """The variances along them in units of ``scale``, (rank,)."""
     name: ClassVar[str] = "low_rank"
 
     def __post_init__(self) -> None:
@@ -186,21 +205,25 @@ class LowRankMetric(ConstantMetric):
 
     @classmethod
     def fit(cls, spread: Spread) -> LowRankMetric:
+        """Return the metric of the variances of the draws, and of the directions that stand out."""
         vectors, values, rest = spread.directions(min(RANK, spread.rows.shape[1]))
         return cls(np.sqrt(spread.variance() * rest), vectors, values / rest)
 
     def check_dim(self, dim: int) -> None:
+        """Raise ``ValueError`` unless there is a scale for each of ``dim`` coordinates."""
         _check_dim(self.scale, dim)
 
-    def _stretched(self, vector: Vector, by: Any) -> Vector:
-        """(I + V (diag(by) - I) V') vector."""
+    def _stretched(self, vector: Vector, by: Float[Array, " rank"]) -> Vector:
+        """Return (I + V (diag(by) - I) V') vector."""
         columns = jnp.asarray(self.vectors, vector.dtype)
         return vector + columns @ (jnp.asarray(by - 1.0, vector.dtype) * (columns.T @ vector))
 
     def momentum(self, noise: Vector) -> Vector:
+        """Return y = S^-1 (I + V (diag(values^-1/2) - I) V') z."""
         return self._stretched(noise, self.values**-0.5) / jnp.asarray(self.scale, noise.dtype)
 
     def velocity(self, momentum: Vector) -> Vector:
+        """Return M^-1 y = S (I + V (diag(values) - I) V') S y."""
         scale = jnp.asarray(self.scale, momentum.dtype)
         return scale * self._stretched(scale * momentum, self.values)
 
@@ -216,6 +239,7 @@ def _check_dim(inverse_mass: Any, dim: int) -> None:
 
 
 METRICS: dict[str, type[ConstantMetric]] = {m.name: m for m in (UnitMetric, DiagonalMetric, DenseMetric, LowRankMetric)}
+"""Every constant metric by its name."""
 
 
 def constant_metric(metric: Any) -> ConstantMetric | str:

@@ -13,56 +13,71 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from sahmc._support.pytree import static, strategy, updated
-from sahmc._support.traced import trace
+from sahmc._support.traced import TracedFunction, trace
 from sahmc._support.validate import require
 from sahmc.hamiltonian.metrics import Kinetic, Metric
 from sahmc.tilt.target import TiltedTarget
 
 Vector = Float[Array, " dim"]
+"""A position, a momentum or a velocity of one chain."""
 Matrix = Float[Array, "dim dim"]
+"""A matrix over the coordinates of a position."""
 
 
 @strategy
 class PointKinetic(Kinetic):
-    """K(y) = y' G^-1 y / 2 + log|G| / 2 where G = L L'. The second term belongs to the density of y given x."""
+    """The energy K(y) = y' G^-1 y / 2 + log|G| / 2, G = L L'. The second term belongs to the density of y given x."""
 
-    lower: Any
+    lower: Matrix
+    """The Cholesky factor L of G at one position."""
 
     @classmethod
     def of(cls, matrix: Matrix) -> PointKinetic:
+        """Return the kinetic energy of G, a symmetric positive definite matrix."""
         return cls(jnp.linalg.cholesky(matrix))
 
     def momentum(self, noise: Vector) -> Vector:
+        """Return y = L z ~ N(0, G), made of noise z ~ N(0, I)."""
         return self.lower @ noise
 
     def velocity(self, momentum: Vector) -> Vector:
+        """Return G^-1 y."""
         return jax.scipy.linalg.cho_solve((self.lower, True), momentum)
 
     def kinetic_energy(self, momentum: Vector) -> Float[Array, ""]:
+        """Return K(y) = y' G^-1 y / 2 + log|G| / 2."""
         half_log_det = jnp.sum(jnp.log(jnp.diagonal(self.lower)))
         return 0.5 * jnp.sum(momentum * self.velocity(momentum)) + half_log_det
 
     def inverse(self) -> Matrix:
+        """Return G^-1."""
         return jax.scipy.linalg.cho_solve((self.lower, True), jnp.eye(len(self.lower), dtype=self.lower.dtype))
 
     def size(self, position: Vector, momentum: Vector) -> Float[Array, ""]:
-        """Largest entry of L' x and L^-1 y, which are of the order of 1 for a change of position and a momentum."""
+        """Return the largest entry of L' x and L^-1 y.
+
+        These are of the order of 1 for a change of position x and a momentum y.
+        """
         whitened = jax.scipy.linalg.solve_triangular(self.lower, momentum, lower=True)
         return jnp.max(jnp.abs(jnp.concatenate([self.lower.T @ position, whitened])))
 
 
 class PositionMetric(Metric):
-    """The interface."""
+    """The interface of a metric G(x) that follows the position."""
 
     @abstractmethod
     def matrix(self, target: TiltedTarget, position: Vector) -> Matrix:
-        """G(x), symmetric and positive definite."""
+        """Return G(x), symmetric and positive definite."""
 
     def at(self, target: TiltedTarget, position: Vector) -> PointKinetic:
+        """Return the kinetic energy of G(x)."""
         return PointKinetic.of(self.matrix(target, position))
 
     def bound(self, unravel: Callable[[Any], Any], example: Vector) -> PositionMetric:
-        """This metric for flat positions like ``example``, the user's function called with the user's structure."""
+        """Return this metric for flat positions like ``example``.
+
+        ``unravel`` gives a flat position the structure with which the user's function is called.
+        """
         return self
 
 
@@ -73,7 +88,8 @@ class SoftAbs(PositionMetric):
     That is the absolute value where that is large and 1/alpha where it is small. Costs third derivatives.
     """
 
-    alpha: Any = 1.0
+    alpha: float | int | Array = 1.0
+    """The inverse of the least eigenvalue that matters."""
     name: ClassVar[str] = "softabs"
 
     def __post_init__(self) -> None:
@@ -81,22 +97,27 @@ class SoftAbs(PositionMetric):
         require(ok, "alpha must be a positive number", self.alpha, "pass 1 / the least eigenvalue that matters")
 
     def matrix(self, target: TiltedTarget, position: Vector) -> Matrix:
+        """Return G(x) = Q diag(l coth(alpha l)) Q', where Q diag(l) Q' is the Hessian of U."""
         hessian = jax.jacfwd(lambda x: target.evaluate(x).total_grad)(position)
         return softabs(0.5 * (hessian + hessian.T), jnp.asarray(self.alpha, position.dtype))
 
 
 @strategy
 class MetricFunction(PositionMetric):
-    """G(x) as the user gives it."""
+    """The metric G(x) as the user gives it."""
 
     function: Any = static()
-    traced: Any = None
+    """The user's function of a position; None once it is traced."""
+    traced: TracedFunction | None = None
+    """The same as a program of a flat position."""
     name: ClassVar[str] = "function"
 
     def matrix(self, target: TiltedTarget, position: Vector) -> Matrix:
+        """Return G(x), the user's function of the position."""
         return (self.function if self.traced is None else self.traced)(position)
 
     def bound(self, unravel: Callable[[Any], Any], example: Vector) -> MetricFunction:
+        """Return this metric with its function traced; raise ``ValueError`` if G at ``example`` will not do."""
         dim = example.shape[0]
         traced = trace(lambda flat: jnp.asarray(self.function(unravel(flat)), flat.dtype), example)
         value = np.asarray(traced(example), float)
@@ -112,11 +133,13 @@ class MetricFunction(PositionMetric):
 
 
 def fisher_metric(residuals: Any, precision: Any = 0.0) -> MetricFunction:
-    """G(x) = J'J + P: the expected Fisher information of data whose standardised residuals r(x) have Jacobian J, and
-    the prior's ``precision`` P (a number, a vector or a matrix).
+    """Return the metric G(x) = J'J + P, the expected Fisher information and the prior's precision.
 
-    Exact for Gaussian data, r = (data - prediction) / sd. For others take a transform of the prediction that makes the
-    variance 1: 2 arcsin(sqrt(p)) for a Bernoulli probability p, 2 sqrt(rate) for a Poisson rate.
+    ``residuals`` is the function r(x) that returns the standardised residuals of the data, and J its Jacobian.
+    ``precision`` is P, a number, a vector or a matrix.
+
+    J'J is exact for Gaussian data, r = (data - prediction) / sd. For others take a transform of the prediction that
+    makes the variance 1: 2 arcsin(sqrt(p)) for a Bernoulli probability p, 2 sqrt(rate) for a Poisson rate.
     """
     require(callable(residuals), "residuals must be a function of a position", residuals, "pass one")
     added = jnp.asarray(precision)
@@ -146,14 +169,15 @@ def position_metric(metric: Any) -> PositionMetric:
 
 @jax.custom_jvp
 def softabs(matrix: Matrix, alpha: Float[Array, ""]) -> Matrix:
-    """Q diag(l coth(alpha l)) Q' for a symmetric matrix Q diag(l) Q'."""
+    """Return Q diag(l coth(alpha l)) Q' for a symmetric matrix Q diag(l) Q'."""
     return _softabs(matrix, alpha)[0]
 
 
 @softabs.defjvp
-def _softabs_jvp(primals: Any, tangents: Any) -> Any:
-    """Q (D o Q' dA Q) Q', D the divided differences of l coth(alpha l): finite where eigenvalues meet, unlike the
-    derivatives of the eigenvectors.
+def _softabs_jvp(primals: Any, tangents: Any) -> tuple[Matrix, Matrix]:
+    """Return the value and its derivative Q (D o Q' dA Q) Q', D the divided differences of l coth(alpha l).
+
+    That is finite where eigenvalues meet, unlike the derivatives of the eigenvectors.
     """
     matrix, alpha = primals
     value, (eigenvalues, vectors, mapped) = _softabs(matrix, alpha)
@@ -166,6 +190,7 @@ def _softabs_jvp(primals: Any, tangents: Any) -> Any:
 
 
 def _softabs(matrix: Matrix, alpha: Float[Array, ""]) -> tuple[Matrix, tuple[Vector, Matrix, Vector]]:
+    """Return Q diag(l coth(alpha l)) Q', and the eigenvalues l, the vectors Q and l coth(alpha l)."""
     eigenvalues, vectors = jnp.linalg.eigh(matrix)
     x = alpha * eigenvalues
     small = jnp.abs(x) < 1e-2
@@ -175,7 +200,7 @@ def _softabs(matrix: Matrix, alpha: Float[Array, ""]) -> tuple[Matrix, tuple[Vec
 
 
 def _slope(x: Vector) -> Vector:
-    """d/dx (x coth x) = coth x - x / sinh^2 x."""
+    """Return d/dx (x coth x) = coth x - x / sinh^2 x."""
     small = jnp.abs(x) < 1e-2
     safe = jnp.where(small, 1.0, jnp.clip(x, -40.0, 40.0))
     return jnp.where(small, 2.0 * x / 3.0, 1.0 / jnp.tanh(safe) - safe / jnp.sinh(safe) ** 2)

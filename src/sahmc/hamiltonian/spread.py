@@ -7,19 +7,20 @@ from typing import NamedTuple
 import numpy as np
 
 NOISE = 10
-"""Draws of a chain taken for one independent draw, where it is asked whether a direction stands out."""
+"""The number of draws of a chain taken for one independent draw, where it is asked whether a direction stands out."""
 
 
 class Spread(NamedTuple):
-    """Draws less the mean of their chain. Within chains, because between chains it would be the distance of modes."""
+    """The spread of draws within chains, because between chains it would be the distance of modes."""
 
     rows: np.ndarray
+    """The draws less the mean of their chain, (draw, dim)."""
     freedom: int
-    """Degrees of it; with none every estimate is that of unit variances."""
+    """The degrees of freedom of ``rows``; with none every estimate is that of unit variances."""
 
     @classmethod
     def of(cls, draws: np.ndarray) -> Spread:
-        """For draws (draw, chain, dim)."""
+        """Return the spread of draws (draw, chain, dim)."""
         num, chains, dim = draws.shape
         if num < 2:
             return cls.unknown(dim)
@@ -27,25 +28,27 @@ class Spread(NamedTuple):
 
     @classmethod
     def unknown(cls, dim: int) -> Spread:
+        """Return the spread of no draws, from which every estimate is that of unit variances."""
         return cls(np.empty((0, dim)), 0)
 
     def variance(self) -> np.ndarray:
-        """Shrunk a little towards a typical one."""
+        """Return the variance of each coordinate, shrunk a little towards a typical one."""
         raw, typical = self._variance()
         share = self.freedom / (self.freedom + 5.0)
         return share * raw + (1 - share) * typical
 
     def covariance(self) -> np.ndarray:
-        """Shrunk a little towards its diagonal."""
+        """Return the covariance of the coordinates, shrunk a little towards its diagonal."""
         share = self.freedom / (self.freedom + 5.0 + self.rows.shape[1])
         full = np.nan_to_num(self.rows.T @ self.rows / max(1, self.freedom))
         return share * full + (1 - share) * np.diag(self._variance()[0])
 
     def directions(self, most: int) -> tuple[np.ndarray, np.ndarray, float]:
-        """Unit vectors (dim, most), in coordinates of unit variance, the variances along them, and that of the rest.
+        """Return up to ``most`` directions that stand out, the variances along them, and that of the rest.
 
-        The directions that stand out of what independent coordinates would show by chance (the edges of Marchenko and
-        Pastur); places that are left over hold a vector of zeros, and the variance of the rest.
+        Directions are unit vectors (dim, most) in coordinates of unit variance. They stand out of what independent
+        coordinates would show by chance (the edges of Marchenko and Pastur); places that are left over hold a vector of
+        zeros, and the variance of the rest.
         """
         dim, independent = self.rows.shape[1], self.freedom // NOISE
         vectors, values = np.zeros((dim, most)), np.ones(most)
@@ -63,7 +66,7 @@ class Spread(NamedTuple):
         return vectors, values, rest
 
     def _variance(self) -> tuple[np.ndarray, float]:
-        """Of each coordinate, and a typical one, which coordinates that did not move are given."""
+        """Return the variance of each coordinate, and a typical one, which coordinates that did not move are given."""
         variance = (self.rows**2).sum(axis=0) / max(1, self.freedom)
         moved = np.isfinite(variance) & (variance > 0)
         typical = float(np.exp(np.log(variance[moved]).mean())) if moved.any() else 1.0

@@ -9,10 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Bool, Float, Int
 
 from sahmc._support.validate import is_number, require, require_function
 from sahmc.algorithm import SAHMCState, init, sahmc_step
-from sahmc.hamiltonian.metrics import DenseMetric, DiagonalMetric, UnitMetric
+from sahmc.hamiltonian.metrics import ConstantMetric, DenseMetric, DiagonalMetric, UnitMetric
 from sahmc.kernels.hmc import HMC
 from sahmc.tilt.gain import Gain
 from sahmc.tilt.target import TiltedTarget
@@ -21,32 +22,43 @@ from sahmc.tilt.tilts import Tilt
 
 
 class SamplingAlgorithm(NamedTuple):
-    """As BlackJAX has it, so that ``blackjax.util.run_inference_algorithm`` takes it."""
+    """A pair of functions as BlackJAX has it, so that ``blackjax.util.run_inference_algorithm`` takes it."""
 
-    init: Callable[..., Any]
-    step: Callable[..., Any]
+    init: Callable[..., BlackJAXState]
+    """``init(position)`` is the state of a chain at its start."""
+    step: Callable[..., tuple[BlackJAXState, BlackJAXInfo]]
+    """``step(rng_key, state)`` makes one iteration, and tells about it."""
 
 
 class BlackJAXState(NamedTuple):
-    """``log_weight`` gives the posterior back; ``theta`` is that in force, ``t`` counts iterations."""
+    """The state of one chain."""
 
     position: Any
-    logdensity: Any
-    log_weight: Any
-    theta: Any
-    t: Any
+    """The position, in the user's structure."""
+    logdensity: Float[Array, ""]
+    """The log density there, without the tilt."""
+    log_weight: Float[Array, ""]
+    """The log importance weight, by the theta under which this position was drawn; it gives the posterior back."""
+    theta: Float[Array, " regions"]
+    """The theta in force in the next iteration."""
+    t: Int[Array, ""]
+    """Iterations made."""
     sahmc: SAHMCState
+    """The same chain as this library keeps it: flat, with a leading axis of one chain."""
 
 
 class BlackJAXInfo(NamedTuple):
-    """By BlackJAX's names; ``region`` is where the chain is counted."""
+    """What happened in one iteration, by BlackJAX's names."""
 
-    acceptance_rate: Any
-    is_accepted: Any
-    is_divergent: Any
-    energy: Any
-    num_integration_steps: Any
-    region: Any
+    acceptance_rate: Float[Array, ""]
+    """The probability with which the proposal was accepted."""
+    is_accepted: Bool[Array, ""]
+    is_divergent: Bool[Array, ""]
+    energy: Float[Array, ""]
+    """U = -log density after the iteration, without kinetic energy; BlackJAX's own kernels report both together."""
+    num_integration_steps: Int[Array, ""]
+    region: Int[Array, ""]
+    """The region of the partition in which the chain is counted."""
 
 
 def blackjax_kernel(
@@ -60,12 +72,22 @@ def blackjax_kernel(
     theta: Any = None,
     desired: Any = None,
 ) -> SamplingAlgorithm:
-    """The paper's algorithm for one chain, as ``(init, step)`` of BlackJAX.
+    """Return the paper's algorithm for one chain, as ``(init, step)`` of BlackJAX.
 
-    ``tilt`` carries its partition: ``StepTilt(EnergyPartition.uniform(0, 20, 2))`` is the paper's. What
-    ``blackjax.window_adaptation`` returns as parameters can be passed on. theta starts from ``theta`` (zero if None)
-    and learns with ``gain``; ``gain=None`` leaves it as it is: pass what another run has learnt to draw with it.
-    Weight draws by ``exp(state.log_weight)``.
+    Weight draws by ``exp(state.log_weight)``: they are of the tilted density.
+
+    ``tilt``
+        the tilt with its partition; ``StepTilt(EnergyPartition.uniform(0, 20, 2))`` is the paper's.
+    ``step_size``, ``inverse_mass_matrix``
+        as ``blackjax.window_adaptation`` returns them: a variance for each coordinate, or a matrix; the identity if
+        None.
+    ``num_integration_steps``
+        leapfrog steps of one trajectory.
+    ``gain``, ``theta``
+        theta starts from ``theta`` (zero if None) and learns with ``gain``, a ``Gain`` or its t0. ``gain=None`` leaves
+        theta as it is: pass what another run has learnt to draw with it.
+    ``desired``
+        the desired visiting frequency of each region; all alike if None.
     """
     require_function(logdensity_fn, "logdensity_fn", "a position")
     require(isinstance(tilt, Tilt), "tilt must be a tilt with its partition", tilt, "pass sahmc.StepTilt(partition)")
@@ -81,17 +103,17 @@ def blackjax_kernel(
         step_size=step_size, num_integration_steps=num_integration_steps, metric=_metric(inverse_mass_matrix), jitter=0
     )
 
-    def target_at(position: Any) -> tuple[TiltedTarget, Any, Any]:
+    def target_at(position: Any) -> tuple[TiltedTarget, Float[Array, " dim"], Callable[[Any], Any]]:
         flat, unravel = ravel_pytree(position)
         kernel.check(flat.size)
         return TiltedTarget.build(lambda x: logdensity_fn(unravel(x)), flat, tilt), flat, unravel
 
-    def begin(position: Any, rng_key: Any = None) -> BlackJAXState:
+    def begin(position: Any, rng_key: Array | None = None) -> BlackJAXState:
         target, flat, unravel = target_at(position)
         state = init(target.with_theta(jnp.asarray(first, flat.dtype)), flat[None])
         return _state(state, state.theta.theta, unravel, jnp.zeros((), jnp.int32))
 
-    def step(rng_key: Any, state: BlackJAXState) -> tuple[BlackJAXState, BlackJAXInfo]:
+    def step(rng_key: Array, state: BlackJAXState) -> tuple[BlackJAXState, BlackJAXInfo]:
         target, flat, unravel = target_at(state.position)
         used = state.sahmc.theta.theta
         size = jnp.zeros((), flat.dtype) if clock is None else clock(state.t + 1).astype(flat.dtype)
@@ -102,7 +124,10 @@ def blackjax_kernel(
         )
         return _state(new, used, unravel, state.t + 1), told
 
-    def _state(state: SAHMCState, used: Any, unravel: Any, t: Any) -> BlackJAXState:
+    def _state(
+        state: SAHMCState, used: Float[Array, " regions"], unravel: Callable[[Any], Any], t: Int[Array, ""]
+    ) -> BlackJAXState:
+        """Return the state by BlackJAX's names; ``used`` is the theta under which the position was drawn."""
         energy = state.chains.energy[0]
         seen = state.theta.visits > 0
         weight = tilt.log_weight(used, energy, frequencies.astype(used.dtype), seen)
@@ -111,7 +136,7 @@ def blackjax_kernel(
     return SamplingAlgorithm(begin, step)
 
 
-def _metric(inverse_mass_matrix: Any) -> Any:
+def _metric(inverse_mass_matrix: Any) -> ConstantMetric:
     if inverse_mass_matrix is None:
         return UnitMetric()
     values = jnp.asarray(inverse_mass_matrix)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Bool, Float, Int
 from numpyro.infer.mcmc import MCMC, MCMCKernel
 
 from sahmc._support.validate import require
 from sahmc.models.model import Model
 from sahmc.models.numpyro import from_numpyro
-from sahmc.run.loop import NEVER, RunState, Schedule, Setup, run_chunk
+from sahmc.run.loop import NEVER, Draw, RunState, Schedule, Setup, run_chunk
 from sahmc.run.plan import make_plan
 from sahmc.sampling import prepare, warm_up_only
 from sahmc.tilt.importance import log_normalise, systematic_resample
@@ -22,46 +24,68 @@ from sahmc.tilt.importance import log_normalise, systematic_resample
 class AdaptState(NamedTuple):
     """What the warm-up has learnt."""
 
-    step_size: Any
-    theta: Any
+    step_size: Float[Array, " levels"]
+    """The step size at each level of the tilt."""
+    theta: Float[Array, " regions"]
+    """The log mass of each region over its desired frequency, up to a constant."""
 
 
 class NumPyroState(NamedTuple):
-    """Of one chain, or of several with a leading axis; ``run`` and ``setup`` are of all together."""
+    """The state that NumPyro carries along, by its names; the fields up to ``log_weight`` can be ``extra_fields``.
 
-    i: Any
+    These are of one chain, or of several with a leading axis; the others are of all chains together.
+    """
+
+    i: Int[Array, "*chains"]
+    """Iterations made, the warm-up included as NumPyro counts it."""
     z: Any
-    potential_energy: Any
-    energy: Any
-    """What the tilt acts on."""
-    region: Any
-    num_steps: Any
-    accept_prob: Any
-    diverging: Any
-    log_weight: Any
+    """The unconstrained position, in the structure of the model."""
+    potential_energy: Float[Array, "*chains"]
+    """U = -log density there, without the tilt."""
+    energy: Float[Array, "*chains"]
+    """What the tilt acts on: -log likelihood where the model has a prior apart, else U."""
+    region: Int[Array, "*chains"]
+    """The region, or level, in which the chain is counted."""
+    num_steps: Int[Array, "*chains"]
+    """Gradients spent on the last iteration: the mean over chains."""
+    accept_prob: Float[Array, "*chains"]
+    """The probability with which the last move was accepted."""
+    diverging: Bool[Array, "*chains"]
+    """Whether that move diverged."""
+    log_weight: Float[Array, "*chains"]
+    """The log importance weight of the position, which gives the posterior back."""
     adapt_state: AdaptState
-    rng_key: Any
+    rng_key: Array
     run: RunState
+    """All that changes from move to move, as this library keeps it."""
     setup: Setup
-    moves: Any
-    """That make an iteration."""
+    """All that stays as the warm-up left it: density, tilt, kernel."""
+    moves: Int[Array, ""]
+    """Moves that make an iteration."""
 
 
 class SAHMC(MCMCKernel):
-    """``MCMC(SAHMC(model), num_warmup=1000, num_samples=1000, num_chains=32, chain_method="vectorized")``.
+    """A kernel for NumPyro: ``MCMC(SAHMC(model), num_warmup=1000, num_samples=1000, ...)``.
 
+    Chains learn together, so run them as one: ``num_chains=32, chain_method="vectorized"``.
     The whole warm-up (pilot, search, ladder, theta) is made when the chains are initialised, with as many iterations
     as NumPyro means to spend on it. Draws are of the tilted density. Ask for their weights,
     ``mcmc.run(key, ..., extra_fields=("log_weight",))``, and have equal-weight draws by
     ``sahmc.numpyro.resample(mcmc)``; ``mcmc.print_summary()`` knows no weights.
 
     ``options`` are those of ``sahmc.sample`` that choose the algorithm: kernel, tilt, partition, gain, desired,
-    target_accept, jumps. Chains learn together, so run them as "vectorized".
+    target_accept, jumps.
     """
 
     sample_field = "z"
+    """The field of the state that holds the draw."""
 
-    def __init__(self, model: Any = None, potential_fn: Any = None, **options: Any) -> None:
+    def __init__(
+        self,
+        model: Callable[..., Any] | None = None,
+        potential_fn: Callable[[Any], Any] | None = None,
+        **options: Any,
+    ) -> None:
         one = (model is None) != (potential_fn is None)
         given = "both" if model is not None else "neither"
         require(one, "SAHMC takes either a model or a potential_fn", given, "pass one of them")
@@ -72,24 +96,40 @@ class SAHMC(MCMCKernel):
         self._made: Model | None = None
 
     @property
-    def model(self) -> Any:
+    def model(self) -> Callable[..., Any] | None:
+        """The model as it was given, or None."""
         return self._model
 
     @property
     def default_fields(self) -> tuple[str, ...]:
+        """The fields of the state that NumPyro collects without being asked."""
         return ("z", "diverging")
 
-    def postprocess_fn(self, model_args: Any, model_kwargs: Any) -> Any:
+    def postprocess_fn(
+        self, model_args: tuple[Any, ...], model_kwargs: Mapping[str, Any] | None
+    ) -> Callable[[Any], Any]:
+        """Return the function that makes named variables of a position, for the arguments given to ``init``."""
         made = self._made
         return (lambda z: z) if made is None or made.constrain is None else made.constrain
 
     def get_diagnostics_str(self, state: NumPyroState) -> str:
+        """Return a few words on the last iteration, for the progress bar of one chain."""
         step = float(jnp.ravel(state.adapt_state.step_size)[0])
         return f"{int(state.num_steps)} steps of size {step:.2e}. acc. prob={float(state.accept_prob):.2f}"
 
     def init(
-        self, rng_key: Any, num_warmup: int, init_params: Any = None, model_args: Any = (), model_kwargs: Any = None
+        self,
+        rng_key: Array,
+        num_warmup: int,
+        init_params: Any = None,
+        model_args: tuple[Any, ...] = (),
+        model_kwargs: Mapping[str, Any] | None = None,
     ) -> NumPyroState:
+        """Make the whole warm-up, of ``num_warmup`` iterations, and return the state with which drawing begins.
+
+        There is one chain for each key in ``rng_key``. ``init_params`` are unconstrained positions where they start,
+        with a leading axis if there are several; drawn from the model if None.
+        """
         traced = isinstance(rng_key, jax.core.Tracer)
         require(
             not traced,
@@ -120,26 +160,39 @@ class SAHMC(MCMCKernel):
         state = self._state(0, warm.state, warm.setup, jnp.int32(warm.setup.kernel.moves), key_draw, None)
         return jax.tree.map(jnp.asarray, state)
 
-    def sample(self, state: NumPyroState, model_args: Any, model_kwargs: Any) -> NumPyroState:
-        """One iteration; none while NumPyro believes that the warm-up goes on."""
+    def sample(
+        self, state: NumPyroState, model_args: tuple[Any, ...], model_kwargs: Mapping[str, Any] | None
+    ) -> NumPyroState:
+        """Make one iteration; none while NumPyro believes that the warm-up goes on, since ``init`` has made it all."""
 
         def move(state: NumPyroState) -> NumPyroState:
-            schedule = Schedule(thin=state.moves, top=state.setup.tilt.num_regions - 1)
-            numbers = (state.moves, jnp.int32(0), jnp.int32(NEVER))
-            run, draw, _, counts = run_chunk(state.rng_key, state.run, state.setup, schedule, *numbers, 1)
-            return self._state(state.i, run, state.setup, state.moves, state.rng_key, (draw, counts))
+            moves: Any = state.moves
+            schedule = Schedule(thin=moves, top=state.setup.tilt.num_regions - 1)
+            numbers = (moves, jnp.int32(0), jnp.int32(NEVER))
+            run, draw, _, sums = run_chunk(state.rng_key, state.run, state.setup, schedule, *numbers, 1)
+            return self._state(state.i, run, state.setup, moves, state.rng_key, (draw, sums.counts))
 
         i = state.i if state.i.ndim == 0 else state.i[0]
         moved = jax.lax.cond(i < self._num_warmup, lambda s: s, move, state)
         return moved._replace(i=state.i + 1)
 
-    def _as_model(self, args: Any, kwargs: Any) -> Model:
+    def _as_model(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Model:
         if self._model is not None:
             return from_numpyro(self._model, *args, **kwargs)
-        return Model(log_density=lambda z: -self._potential_fn(z))
+        potential = self._potential_fn
+        assert potential is not None
+        return Model(log_density=lambda z: -potential(z))
 
-    def _state(self, i: Any, run: RunState, setup: Setup, moves: Any, rng_key: Any, made: Any) -> NumPyroState:
-        """By NumPyro's names; ``made`` is what the last iteration drew."""
+    def _state(
+        self,
+        i: Int[Array, "*chains"] | int,
+        run: RunState,
+        setup: Setup,
+        moves: Int[Array, ""],
+        rng_key: Array,
+        made: tuple[Draw, Any] | None,
+    ) -> NumPyroState:
+        """Return the state by NumPyro's names; ``made`` is the last iteration: its draw and the sums over its moves."""
         chains = run.sahmc.chains
         energy = chains.total_energy
         own: dict[str, Any] = dict.fromkeys(("accept_prob", "log_weight"), jnp.zeros_like(energy))
@@ -164,7 +217,10 @@ class SAHMC(MCMCKernel):
 
 
 def resample(mcmc: MCMC, n: int | None = None, seed: int = 0) -> dict[str, np.ndarray]:
-    """Equal-weight draws of the posterior from a run of SAHMC, chain by chain in time order; as many as were made."""
+    """Return equal-weight draws of the posterior from a run of SAHMC, chain by chain in time order.
+
+    There are ``n`` of them, as many as were made if None. The run must have collected the field ``log_weight``.
+    """
     fields = mcmc.get_extra_fields(group_by_chain=True)
     must = "the weights must have been collected"
     require("log_weight" in fields, must, sorted(fields), 'pass extra_fields=("log_weight",) to mcmc.run')

@@ -1,4 +1,4 @@
-"""What every kernel promises."""
+"""What every kernel promises, and all that one needs to be written: this file is what a kernel of your own imports."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import numpy as np
 from jax.scipy.special import ndtr
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from sahmc._support.pytree import converted as converted
+from sahmc._support.pytree import strategy as strategy
 from sahmc._support.validate import require
 from sahmc.hamiltonian.integrators import Flow
 from sahmc.hamiltonian.spread import Spread
@@ -21,46 +23,52 @@ from sahmc.tilt.tilts import Energy, Level
 
 
 class TransitionInfo(NamedTuple):
-    """Only for diagnosis; ArviZ's names."""
+    """A report on one move, only for diagnosis; ArviZ's names."""
 
     acceptance_rate: Energy
-    """Probability of the decision."""
+    """The probability with which the proposal is accepted; of a tree, the mean over its leaves."""
     mechanical_acceptance: Energy
-    """min(1, exp(-energy_error)): what the step size is tuned on; nan for a move without a trajectory, a jump."""
+    """The number min(1, exp(-energy_error)), on which the step size is tuned; nan for a jump, without a trajectory."""
     is_accepted: Bool[Array, ""]
     energy_error: Energy
-    """Of the dynamics that was integrated; theta differs by hundreds between regions and must not enter."""
+    """The error of the dynamics that was integrated; theta differs by hundreds between regions and must not enter."""
     diverging: Bool[Array, ""]
+    """Whether ``energy_error`` is so large that the integrator has lost its way."""
     failed: Bool[Array, ""]
-    """An implicit step did not converge or does not reverse; the move is rejected."""
+    """Whether an implicit step did not converge or does not reverse; the move is then rejected."""
     n_steps: Int[Array, ""]
-    """Gradients spent."""
+    """The number of gradients spent."""
     tree_depth: Int[Array, ""]
-    """Doublings of a trajectory that grows as a tree; 0 for others."""
+    """The doublings of a trajectory that grows as a tree; 0 for others."""
     level: Level
+    """The level of the tilt at which the move ran; of a jump, which has none, one drawn after it."""
 
 
 class Kernel(ABC):
-    """Leaves exp(-U - Theta(U)) invariant while theta is fixed.
+    """A transition that leaves exp(-U - Theta(U)) invariant while theta is fixed.
 
     A kernel that a user builds may leave its step size and its metric open; ``tuned`` closes them.
     """
 
     name: ClassVar[str]
+    """The name by which a user asks for it."""
     uses_gradient: ClassVar[bool]
+    """Whether states must hold the gradient of the energy."""
     rung_moves: ClassVar[int] = 16
-    """Moves at one temperature of the search for modes that are worth having, before more temperatures are."""
+    """The moves at one temperature of the search for modes that are worth having, before more temperatures are."""
     max_tree_depth: int = 0
-    """Largest ``tree_depth`` of a kernel whose trajectories grow; 0 for others."""
+    """The largest ``tree_depth`` of a kernel whose trajectories grow; 0 for others."""
     step_size: Any
+    """A positive number, or None while it is open."""
 
     @property
     def tunes_step_size(self) -> bool:
+        """Whether the step size is still open."""
         return self.step_size is None
 
     @property
     def moves(self) -> int:
-        """Moves that make one iteration of ``sample``."""
+        """The number of moves that make one iteration of ``sample``."""
         return 1
 
     @property
@@ -73,36 +81,42 @@ class Kernel(ABC):
         return {"name": self.name, "moves": self.moves}
 
     def check(self, dim: int) -> None:  # noqa: B027
-        """Raise a ValueError if this kernel does not fit positions of this dimension."""
+        """Raise ``ValueError`` if this kernel does not fit positions of this dimension."""
 
     def bound(self, unravel: Callable[[Any], Any], example: Float[Array, " dim"]) -> Kernel:
-        """This kernel for flat positions like ``example``, which ``unravel`` gives the user's structure."""
+        """Return this kernel for flat positions like ``example``, which ``unravel`` gives the user's structure."""
         return self
 
     @abstractmethod
     def tuned(self, step_size: Any, spread: Spread) -> Kernel:
-        """This kernel with everything that was left open filled in, and nothing else changed."""
+        """Return this kernel with everything that was left open filled in, and nothing else changed.
+
+        ``spread`` is how draws spread within chains, from which a metric or a scale is made.
+        """
 
     def lengthened(self, quarter: float) -> Kernel:
-        """This kernel for trajectories of about ``quarter``, the time that a quarter of the slowest period takes.
+        """Return this kernel for trajectories of about ``quarter``, if their length was left open.
 
-        Only where the length was left open.
+        ``quarter`` is the number of steps that a quarter of the slowest period takes.
         """
         return self
 
     def flow(self, target: TiltedTarget, level: Level, step_size: Energy) -> Flow | None:
-        """The deterministic part of a move, if it has one: what must be reversible and preserve volume."""
+        """Return the deterministic part of a move, if it has one: what must be reversible and preserve volume."""
         return None
 
     def refresh(self, rng_key: Key[Array, ""]) -> Kernel:
-        """What all chains share in one move, drawn anew: chains of different length would wait for the longest."""
+        """Return this kernel with what all chains share in one move drawn anew, such as the length of trajectories.
+
+        With lengths of their own chains would wait for the longest.
+        """
         return self
 
     @abstractmethod
     def step(
         self, rng_key: Key[Array, ""], state: ChainState, target: TiltedTarget
     ) -> tuple[ChainState, TransitionInfo]:
-        """One transition of one chain."""
+        """Draw one transition of one chain; return its new state, and what happened."""
 
 
 def conclude(
@@ -112,14 +126,15 @@ def conclude(
     state: ChainState,
     proposal: ChainState,
     *,
-    kinetic: tuple[Any, Any] = (0.0, 0.0),
-    solved: Any = True,
-    n_steps: Any = 0,
+    kinetic: tuple[Energy | float, Energy | float] = (0.0, 0.0),
+    solved: Bool[Array, ""] | bool = True,
+    n_steps: Int[Array, ""] | int = 0,
     divergence: float = DIVERGENCE,
 ) -> tuple[ChainState, TransitionInfo]:
-    """Decide on the tilted energies, and report on the mechanical ones. ``kinetic`` energies are before and after.
+    """Decide on the tilted energies, and report on the mechanical ones.
 
-    A proposal at which a trajectory arrived by steps not ``solved`` is rejected.
+    ``kinetic`` energies are before and after. A proposal at which a trajectory arrived by steps not ``solved`` is
+    rejected. ``n_steps`` is the number of gradients spent; a mechanical error beyond ``divergence`` is reported as one.
     """
     before, after = kinetic
     energy_error = target.potential(proposal, level) + after - target.potential(state, level) - before
@@ -140,8 +155,13 @@ def conclude(
     )
 
 
-def draw_noise(rng_key: Key[Array, ""], like: Float[Array, " dim"], uniforms: int) -> tuple[Any, Any]:
-    """N(0, I) in the shape of a position, and uniforms, by one call: making bits is a large part of a cheap step."""
+def draw_noise(
+    rng_key: Key[Array, ""], like: Float[Array, " dim"], uniforms: int
+) -> tuple[Float[Array, " dim"], Float[Array, " uniforms"]]:
+    """Draw z ~ N(0, I) in the shape of a position, and as many ``uniforms`` on (0, 1).
+
+    One call makes both, because making random bits is a large part of a cheap step.
+    """
     dim = like.shape[0]
     normal = jax.random.normal(rng_key, (dim + uniforms,), like.dtype)
     return normal[:dim], ndtr(normal[dim:])

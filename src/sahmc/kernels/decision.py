@@ -10,13 +10,14 @@ from sahmc.tilt.target import ChainState
 from sahmc.tilt.tilts import Energy
 
 DIVERGENCE = 1000.0
-"""A mechanical energy error beyond this, or one that is not a number, marks a transition as diverging."""
+"""The mechanical energy error beyond which a transition is diverging; one that is not a number is too."""
 
 
 def log_accept_ratio(current: Energy, proposed: Energy) -> Energy:
-    """log r, r = exp{theta_J(U_t) - theta_J(U_*)} exp{U_t + K_t - U_* - K_*}; energies here are tilted, K included.
+    """Return log r, r = exp{theta_J(U_t) - theta_J(U_*)} exp{U_t + K_t - U_* - K_*}.
 
-    A proposal whose energy is not finite is never accepted.
+    The two energies are tilted and include K, so log r is their difference. A proposal whose energy is not finite is
+    never accepted.
     """
     ratio = current - proposed
     return jnp.where(jnp.isfinite(proposed), ratio, -jnp.inf)
@@ -25,11 +26,14 @@ def log_accept_ratio(current: Energy, proposed: Energy) -> Energy:
 def decide(
     uniform: Energy, log_ratio: Energy, current: ChainState, proposed: ChainState
 ) -> tuple[ChainState, Bool[Array, ""]]:
-    """The proposal with probability min(1, r), else the current state."""
+    """Return the proposal with probability min(1, r), else the current state; and whether it is the proposal."""
     accepted = jnp.log(uniform) < log_ratio
     return jax.tree.map(lambda new, old: jnp.where(accepted, new, old), proposed, current), accepted
 
 
 def is_diverging(energy_error: Energy, bound: float = DIVERGENCE) -> Bool[Array, ""]:
-    """An infinite energy is no divergence but a place outside the support: a wall, where rejection is right."""
+    """Return whether a mechanical energy error is beyond ``bound``, or not a number.
+
+    An infinite energy is no divergence but a place outside the support: a wall, where rejection is right.
+    """
     return ~(energy_error < bound) & ~jnp.isposinf(energy_error)

@@ -18,7 +18,7 @@ from sahmc.tilt.target import ChainState, TiltedTarget
 
 @strategy
 class HMC(Mechanical):
-    """Momentum, leapfrog steps, and the decision of the paper.
+    """Hamiltonian Monte Carlo: momentum, leapfrog steps, and the decision of the paper.
 
     ``step_size=None`` and a metric given by name ("diagonal", "dense", "low_rank") are found by a pilot run.
     ``num_integration_steps`` is the length of a trajectory; a pair (low, high) draws it uniformly for each move, the
@@ -30,9 +30,12 @@ class HMC(Mechanical):
 
     step_size: Any = converted(checked_step_size, default=None)
     num_integration_steps: Any = converted(trajectory_length, default=None)
+    """A number, a pair or None, held as a ``TrajectoryLength``."""
     metric: Any = converted(constant_metric, default="diagonal")
+    """A ``ConstantMetric``, or the name of one while it is open."""
     jitter: float | int = 0.3
     integrator: Any = converted(splitting_integrator, default_factory=Leapfrog)
+    """A ``Splitting`` integrator, or its name."""
     name: ClassVar[str] = "hmc"
 
     def __post_init__(self) -> None:
@@ -40,20 +43,25 @@ class HMC(Mechanical):
 
     @property
     def moves(self) -> int:
+        """The number of moves that make one iteration of ``sample``: more where trajectories are short."""
         return self.num_integration_steps.moves
 
     def describe(self) -> dict[str, Any]:
+        """Return what a person would want to know of this kernel, the longest trajectory in steps among it."""
         return {**super().describe(), "longest_trajectory": int(self.num_integration_steps.num_steps)}
 
     def lengthened(self, quarter: float) -> HMC:
+        """Return this kernel for a mode in which a quarter of the slowest period takes ``quarter`` steps."""
         return updated(self, num_integration_steps=self.num_integration_steps.lengthened(quarter))
 
     def refresh(self, rng_key: Key[Array, ""]) -> HMC:
+        """Draw the length of the next trajectory, the same for all chains."""
         return updated(self, num_integration_steps=self.num_integration_steps.drawn(rng_key))
 
     def step(
         self, rng_key: Key[Array, ""], state: ChainState, target: TiltedTarget
     ) -> tuple[ChainState, TransitionInfo]:
+        """Draw y ~ N(0, M), follow a trajectory, and accept where it ends with probability min(1, r)."""
         noise, (u_level, u_jitter, u_accept) = draw_noise(rng_key, state.position, 3)
         level = target.draw_level(u_level, state)
         step_size = self.step_size_at(target, level, 1.0 + self.jitter * (2.0 * u_jitter - 1.0))

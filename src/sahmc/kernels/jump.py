@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Key
+from jaxtyping import Array, Bool, Key
 
 from sahmc._support.pytree import strategy
 from sahmc.hamiltonian.spread import Spread
@@ -14,6 +14,7 @@ from sahmc.kernels.base import Kernel, TransitionInfo, draw_noise
 from sahmc.kernels.decision import decide
 from sahmc.landscape.modes import Modes
 from sahmc.tilt.target import ChainState, TiltedTarget
+from sahmc.tilt.tilts import Energy, Level
 
 JUMP_SHARE = 1 / 3
 """The share of moves that are jumps, once two modes are known."""
@@ -21,7 +22,7 @@ JUMP_SHARE = 1 / 3
 
 @strategy
 class Jump(Kernel):
-    """Moves of ``kernel``, and now and then a jump to the corresponding point of another mode.
+    """The moves of ``kernel``, and now and then a jump to the corresponding point of another mode.
 
     A position belongs to one mode, k. Another, k', is drawn, and x' = m' + L' L^-1 (x - m) proposed, where m and
     L L' are the mean and covariance of a mode. It is accepted with the ratio of the tilted densities times
@@ -31,30 +32,36 @@ class Jump(Kernel):
 
     kernel: Kernel
     modes: Modes
-    now: Any = False
+    now: bool | Bool[Array, ""] = False
+    """Whether the next move is a jump."""
     name: ClassVar[str] = "jump"
     uses_gradient: ClassVar[bool] = True
 
     @property
     def step_size(self) -> Any:
+        """The step size of ``kernel``."""
         return self.kernel.step_size
 
     @property
     def max_tree_depth(self) -> int:  # type: ignore[override]
+        """The largest tree depth of ``kernel``."""
         return self.kernel.max_tree_depth
 
     @property
     def moves(self) -> int:
+        """The number of moves of ``kernel``, jumps among them, that make one iteration of ``sample``."""
         return self.kernel.moves
 
     def describe(self) -> dict[str, Any]:
+        """Return what a person would want to know of ``kernel``, and that there are jumps."""
         return {**self.kernel.describe(), "jumps": True}
 
     def tuned(self, step_size: Any, spread: Spread) -> Jump:
+        """Return this kernel with everything that ``kernel`` left open filled in."""
         return Jump(self.kernel.tuned(step_size, spread), self.modes)
 
     def refresh(self, rng_key: Key[Array, ""]) -> Jump:
-        """Whether all chains try to jump in this move, or none."""
+        """Draw whether all chains try to jump in this move, or none; and what ``kernel`` shares."""
         key_now, key_kernel = jax.random.split(rng_key)
         now = (jax.random.uniform(key_now) < JUMP_SHARE) & (self.modes.num > 1)
         return Jump(self.kernel.refresh(key_kernel), self.modes, now)
@@ -62,6 +69,7 @@ class Jump(Kernel):
     def step(
         self, rng_key: Key[Array, ""], state: ChainState, target: TiltedTarget
     ) -> tuple[ChainState, TransitionInfo]:
+        """Draw a jump if it is time for one, else a move of ``kernel``."""
         return jax.lax.cond(self.now, self._jump, self.kernel.step, rng_key, state, target)
 
     def _jump(
@@ -91,8 +99,11 @@ class Jump(Kernel):
             level=target.draw_level(u_level, state),
         )
 
-    def _draw_mode(self, uniform: Any, here: Any) -> tuple[Any, Any, Any]:
-        """Another mode, half of the time one of those with much weight, half of the time any; the log chances."""
+    def _draw_mode(self, uniform: Energy, here: Level) -> tuple[Level, Energy, Energy]:
+        """Draw another mode, half of the time one of those with much weight, half of the time any.
+
+        Return its number, and the log chances of drawing it from ``here`` and ``here`` from it.
+        """
         known = jnp.arange(len(self.modes.weight)) < self.modes.num
         share = jnp.where(known, 0.5 * self.modes.weight + 0.5 / self.modes.num, 0.0)
         others = jnp.where(jnp.arange(len(share)) == here, 0.0, share)

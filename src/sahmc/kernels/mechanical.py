@@ -16,31 +16,42 @@ from sahmc.tilt.tilts import Energy, Level
 
 
 class Mechanical(Kernel):
-    """A metric given by name is still open, and ``tuned`` makes it from how draws spread."""
+    """A kernel with a metric and an integrator.
+
+    A metric given by name is still open, and ``tuned`` makes it from how draws spread.
+    """
 
     metric: Any
+    """A ``Metric``, or the name of one while it is open."""
     integrator: Any
+    """An ``Integrator`` for that metric."""
     uses_gradient: ClassVar[bool] = True
 
     def describe(self) -> dict[str, Any]:
+        """Return what a person would want to know of this kernel, metric and integrator by their names."""
         metric = self.metric if isinstance(self.metric, str) else self.metric.name
         return {**super().describe(), "metric": metric, "integrator": self.integrator.name}
 
     def check(self, dim: int) -> None:
+        """Raise ``ValueError`` if the metric does not fit positions of this dimension."""
         if isinstance(self.metric, Metric):
             self.metric.check_dim(dim)
 
     @property
     def uses_spread(self) -> bool:
+        """Whether the metric is still open."""
         return isinstance(self.metric, str)
 
     def tuned(self, step_size: Any, spread: Spread) -> Mechanical:
+        """Return this kernel with the step size and the metric filled in, if they were left open."""
         metric = METRICS[self.metric].fit(spread) if isinstance(self.metric, str) else self.metric
         step_size = step_size if self.tunes_step_size else self.step_size
         return dataclasses.replace(self, step_size=step_size, metric=metric)  # type: ignore[type-var]
 
     def flow(self, target: TiltedTarget, level: Level, step_size: Energy) -> Flow:
+        """Return the trajectory at this level, as a function of its start and its number of steps."""
         return self.integrator.flow(target, level, self.metric, step_size)
 
-    def step_size_at(self, target: TiltedTarget, level: Level, spread: Any = 1.0) -> Energy:
+    def step_size_at(self, target: TiltedTarget, level: Level, spread: Energy | float = 1.0) -> Energy:
+        """Return the step size at a level, times ``spread``."""
         return jnp.asarray(self.step_size * target.step_scale_at(level) * spread, target.theta.dtype)

@@ -19,10 +19,11 @@ from sahmc.tilt.target import ChainState, TiltedTarget
 from sahmc.tilt.tilts import Energy
 
 Vector = Float[Array, " dim"]
+"""A position, a momentum or a velocity of one chain."""
 
 
 class End(NamedTuple):
-    """A state on a trajectory, its momentum in the direction of time."""
+    """A state on a trajectory, and its momentum in the direction of time."""
 
     state: ChainState
     momentum: Vector
@@ -32,61 +33,75 @@ class Branch(NamedTuple):
     """Consecutive states of a trajectory, of which one is drawn by the weights."""
 
     proposal: ChainState
+    """The state that is drawn."""
     log_weight: Energy
+    """The log of the sum of their weights, that of the first state of the trajectory being 1."""
     momentum_sum: Vector
+    """The sum of their momenta."""
 
 
 class Account(NamedTuple):
-    """Over all leaves, those of a discarded branch too."""
+    """An account of all leaves, those of a discarded branch too."""
 
     lowest: Energy
+    """The least mechanical energy H."""
     highest: Energy
-    """H."""
+    """The largest H."""
     acceptance: Energy
+    """The sum of min(1, exp(-error)), the error being that of the tilted energy."""
     mechanical: Energy
-    """Sums of min(1, exp(-error)) of the tilted and of the mechanical energy."""
+    """The same of the mechanical energy."""
     num: Int[Array, ""]
+    """The number of leaves."""
 
 
 class Place(NamedTuple):
-    """Where a leaf is on its trajectory: its velocity; the sum of the momenta before it and half of its own.
+    """The place of a leaf on its trajectory; or, with a leading axis, of several leaves."""
 
-    The difference of two such sums is that of the momenta between two leaves, their own counted half.
+    velocity: Float[Array, "*slots dim"]
+    middle: Float[Array, "*slots dim"]
+    """The sum of the momenta before it and half of its own.
+
+    The difference of two such sums is the sum of the momenta between two leaves, their own counted half.
     """
-
-    velocity: Any
-    middle: Any
 
 
 class Growth(NamedTuple):
     """A branch that grows at one end, leaf by leaf."""
 
     end: End
+    """The leaf that was added last, or the end of the tree from which the branch grows."""
     branch: Branch
     account: Account
     leaf: Int[Array, ""]
+    """The number of the next leaf, counted from 0."""
     first: Place
     """The first leaf of each subtree that is still open."""
     before: Place
     """The leaf before it."""
     sound: Bool[Array, ""]
+    """Whether no subtree has turned back and nothing has diverged."""
 
 
 class Tree(NamedTuple):
     """A trajectory that doubles."""
 
     ends: End
-    """The first and the last, leading axis 2."""
+    """The first and the last state, leading axis 2."""
     branch: Branch
+    """All of its states."""
     account: Account
     depth: Int[Array, ""]
+    """The number of doublings so far."""
     growing: Bool[Array, ""]
+    """Whether it is to double again."""
 
 
 @strategy
 class NUTS(Mechanical):
-    """Trajectories that grow until they turn back (Hoffman and Gelman 2014), with the states of one drawn by their
-    weights and the U-turn criterion of Betancourt (2017).
+    """The no-U-turn sampler: trajectories that grow until they turn back (Hoffman and Gelman 2014).
+
+    A state of the trajectory is drawn by the weights, and the U-turn criterion is that of Betancourt (2017).
 
     The tilt enters the weights. Where to stop is a question of mechanics, of the dynamics that is integrated: the
     turning of the trajectory, and the spread of its energy, which beyond 1000 is a divergence. Both are properties of
@@ -97,8 +112,10 @@ class NUTS(Mechanical):
 
     step_size: Any = converted(checked_step_size, default=None)
     metric: Any = converted(constant_metric, default="diagonal")
+    """A ``ConstantMetric``, or the name of one while it is open."""
     max_tree_depth: int = static(default=10)
     integrator: Any = converted(splitting_integrator, default_factory=Leapfrog)
+    """A ``Splitting`` integrator, or its name."""
     name: ClassVar[str] = "nuts"
     rung_moves: ClassVar[int] = 5
 
@@ -110,6 +127,7 @@ class NUTS(Mechanical):
     def step(
         self, rng_key: Key[Array, ""], state: ChainState, target: TiltedTarget
     ) -> tuple[ChainState, TransitionInfo]:
+        """Draw y ~ N(0, M), double a trajectory until it turns back, and draw one of its states by the weights."""
         key_noise, key_tree = jax.random.split(rng_key)
         noise, (u_level,) = draw_noise(key_noise, state.position, 1)
         directions, leaves, branches = jax.random.bits(key_tree, (3,), jnp.uint32)
@@ -125,8 +143,8 @@ class NUTS(Mechanical):
         energy, tilted = energies(root)
         zero, none = jnp.zeros_like(energy), jnp.zeros((), jnp.int32)
 
-        def grow(growth: Growth, forwards: Any) -> Growth:
-            """One leaf more."""
+        def grow(growth: Growth, forwards: Bool[Array, ""]) -> Growth:
+            """Add one leaf to the branch."""
             sign = jnp.where(forwards, 1.0, -1.0).astype(momentum.dtype)
             new, y, _ = flow(growth.end.state, sign * growth.end.momentum, 1)
             end = End(new, sign * y)
@@ -135,6 +153,7 @@ class NUTS(Mechanical):
             return _add_leaf(growth, end, h, energy, tilted - decision, uniform, self.metric)
 
         def double(tree: Tree) -> Tree:
+            """Grow a branch as long as the tree, forwards or backwards, and join it."""
             forwards = ((directions >> tree.depth) & 1) == 1
             end = jax.tree.map(lambda x: jnp.where(forwards, x[1], x[0]), tree.ends)
             empty = Branch(state, zero - jnp.inf, 0.0 * momentum)
@@ -177,7 +196,11 @@ def _add_leaf(
     uniform: Energy,
     metric: ConstantMetric,
 ) -> Growth:
-    """The new state in the branch, whose draw it becomes with the probability of its share in the weight."""
+    """Add a new state to the branch, whose draw it becomes with the probability of its share in the weight.
+
+    ``energy`` is the mechanical energy of the new state and ``first_energy`` that of the state where the trajectory
+    began; ``log_weight`` is by how much the tilted energy has fallen between them.
+    """
     old, account = growth.branch, growth.account
     total = jnp.logaddexp(old.log_weight, log_weight)
     taken = jnp.log(uniform) < log_weight - total
@@ -199,11 +222,12 @@ def _add_leaf(
 
 
 def _place(momentum: Vector, sum_with_it: Vector, metric: ConstantMetric) -> Place:
+    """Return the place of a leaf, from its momentum and the sum of the momenta up to and with it."""
     return Place(metric.velocity(momentum), sum_with_it - 0.5 * momentum)
 
 
 def _completes_a_turn(growth: Growth, here: Place) -> Bool[Array, ""]:
-    """Whether a subtree that the new leaf completes turns back.
+    """Tell whether a subtree that the new leaf completes turns back.
 
     The leaves of a branch are numbered from 0. An even one opens subtrees, and is remembered; an odd one completes as
     many as its number has ones at the end. Those remembered are as many as the number has ones, the last left out. The
@@ -228,13 +252,13 @@ def _completes_a_turn(growth: Growth, here: Place) -> Bool[Array, ""]:
 
 
 def _turns(one: Place, two: Place) -> Bool[Array, ""]:
-    """Whether either end moves against the sum of the momenta between them, of which their own count half."""
+    """Tell whether either end moves against the sum of the momenta between them, of which their own count half."""
     between = two.middle - one.middle
     return (jnp.sum(one.velocity * between) <= 0) | (jnp.sum(two.velocity * between) <= 0)
 
 
 def _turns_across(start: Place, before: Place, half: Place, end: Place) -> Bool[Array, ""]:
-    """Whether the first half turns with one leaf of the second, or the second with one leaf of the first.
+    """Tell whether the first half turns with one leaf of the second, or the second with one leaf of the first.
 
     Without this a trajectory that is just back where it began is not seen to have turned, and goes round and round:
     in a round Gaussian where a power of two of steps, less one, make a period.
@@ -243,13 +267,14 @@ def _turns_across(start: Place, before: Place, half: Place, end: Place) -> Bool[
 
 
 def _count_ones(number: Int[Array, ""]) -> Int[Array, ""]:
+    """Count the ones of a number written in binary."""
     return jnp.bitwise_count(number).astype(jnp.int32)
 
 
 def _uniform(seed: UInt32[Array, ""], index: Int[Array, ""], dtype: Any) -> Energy:
-    """The ``index``-th number of the stream ``seed`` (SplitMix, Steele, Lea and Flood 2014, in 32 bits).
+    """Return the ``index``-th uniform of the stream ``seed`` (SplitMix, Steele, Lea and Flood 2014, in 32 bits).
 
-    A few operations, where a number of ``jax.random`` costs about as much as the rest of a leaf.
+    That takes a few operations, where a number of ``jax.random`` costs about as much as the rest of a leaf.
     """
     x = seed + index.astype(jnp.uint32) * jnp.uint32(0x9E3779B9)
     x = (x ^ (x >> 16)) * jnp.uint32(0x85EBCA6B)
@@ -260,8 +285,10 @@ def _uniform(seed: UInt32[Array, ""], index: Int[Array, ""], dtype: Any) -> Ener
 def _join(
     tree: Tree, growth: Growth, forwards: Bool[Array, ""], uniform: Energy, metric: ConstantMetric, max_tree_depth: int
 ) -> Tree:
-    """The tree with a branch as long as itself, if that is sound: its draw becomes that of the branch with the
-    probability of the ratio of their weights, which favours what is far away.
+    """Join to the tree a branch as long as itself, if that is sound.
+
+    The draw becomes that of the branch with the probability of the ratio of their weights, which favours what is far
+    away.
     """
     old, new, sound = tree.branch, growth.branch, growth.sound
     taken = sound & (jnp.log(uniform) < new.log_weight - old.log_weight)
@@ -282,4 +309,5 @@ def _join(
 
 
 def _where(condition: Bool[Array, "*shape"], yes: Any, no: Any) -> Any:
+    """Return ``yes`` where the condition holds and ``no`` elsewhere, array by array."""
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)

@@ -16,28 +16,33 @@ from sahmc.tilt.target import ChainState, TiltedTarget
 
 @strategy
 class RandomWalk(Kernel):
-    """x* = x + step_size * scale * N(0, I), where ``scale`` is a number or one for each coordinate.
+    """Random-walk Metropolis, x* = x + step_size * scale * N(0, I).
 
-    Uses no gradient, so it also runs on densities that have none. ``step_size=None`` is found by a pilot run, and with
-    it ``scale=None``; beside a given step size ``scale=None`` is 1.
+    ``scale`` is a number, or one for each coordinate. The kernel uses no gradient, so it also runs on densities that
+    have none. ``step_size=None`` is found by a pilot run, and with it ``scale=None``; beside a given step size
+    ``scale=None`` is 1.
     """
 
     step_size: Any = converted(checked_step_size, default=None)
     scale: Any = None
+    """A number, one for each coordinate, or None while it is open."""
     name: ClassVar[str] = "random_walk"
     uses_gradient: ClassVar[bool] = False
 
     @property
     def uses_spread(self) -> bool:
+        """Whether ``scale`` is still open."""
         return self.scale is None and self.tunes_step_size
 
     def tuned(self, step_size: Any, spread: Spread) -> RandomWalk:
+        """Return this kernel with the step size filled in, and ``scale`` by the standard deviations of the draws."""
         scale = jnp.sqrt(jnp.asarray(spread.variance())) if self.uses_spread else self.scale
         return dataclasses.replace(self, step_size=step_size if self.tunes_step_size else self.step_size, scale=scale)
 
     def step(
         self, rng_key: Key[Array, ""], state: ChainState, target: TiltedTarget
     ) -> tuple[ChainState, TransitionInfo]:
+        """Draw x* and accept it with probability min(1, r)."""
         dtype = state.position.dtype
         noise, (u_level, u_accept) = draw_noise(rng_key, state.position, 2)
         level = target.draw_level(u_level, state)

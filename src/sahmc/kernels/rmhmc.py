@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from jaxtyping import Array, Float
+
 from sahmc._support.pytree import converted, strategy
 from sahmc._support.validate import require
 from sahmc.hamiltonian.implicit import GeneralisedLeapfrog
@@ -34,12 +36,15 @@ class RMHMC(HMC):
     """
 
     metric: Any = converted(position_metric, default_factory=SoftAbs)
+    """A function of a position, "softabs" or a ``PositionMetric``, as which it is held."""
     integrator: Any = converted(_generalised_leapfrog, default_factory=GeneralisedLeapfrog)
+    """A ``GeneralisedLeapfrog``."""
     name: ClassVar[str] = "rmhmc"
 
-    def bound(self, unravel: Callable[[Any], Any], example: Any) -> RMHMC:
+    def bound(self, unravel: Callable[[Any], Any], example: Float[Array, " dim"]) -> RMHMC:
+        """Return this kernel for flat positions like ``example``, which ``unravel`` gives the user's structure."""
         return dataclasses.replace(self, metric=self.metric.bound(unravel, example))
 
     def lengthened(self, quarter: float) -> RMHMC:
-        """In units of the metric a quarter of a period is the same everywhere: a few steps."""
+        """Return this kernel as it is: in units of the metric a quarter of a period is a few steps everywhere."""
         return self

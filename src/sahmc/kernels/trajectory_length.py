@@ -13,9 +13,9 @@ from sahmc._support.pytree import static, strategy
 from sahmc._support.validate import require, require_count
 
 SHORT, LONG = 4, 16
-"""Longest trajectories, in steps, between which a length that is left open is chosen."""
+"""The longest trajectories, in steps, between which a length that is left open is chosen."""
 ITERATION_STEPS = 20
-"""Steps that short moves of an open length share, so that an iteration of ``sample`` costs about half as many."""
+"""The steps that short moves of an open length share; an iteration of ``sample`` costs about half as many."""
 
 
 class TrajectoryLength(ABC):
@@ -28,11 +28,11 @@ class TrajectoryLength(ABC):
 
     @property
     @abstractmethod
-    def num_steps(self) -> Any:
-        """The steps of the next trajectory, once they are ``drawn``: a number, or a traced integer."""
+    def num_steps(self) -> int | Int[Array, ""]:
+        """The number of steps of the next trajectory, once it is ``drawn``; before that, the most there can be."""
 
     def drawn(self, rng_key: Key[Array, ""]) -> TrajectoryLength:
-        """Return the length of one move."""
+        """Draw the length of one move."""
         return self
 
     def lengthened(self, quarter: float) -> TrajectoryLength:
@@ -42,12 +42,13 @@ class TrajectoryLength(ABC):
 
 @strategy
 class FixedLength(TrajectoryLength):
-    """Always ``steps``, which is part of the compiled program."""
+    """A length of always ``steps``, which is part of the compiled program."""
 
     steps: int = static()
 
     @property
     def num_steps(self) -> int:
+        """The number ``steps``."""
         return self.steps
 
 
@@ -59,27 +60,30 @@ class DrawnLength(TrajectoryLength):
 
     @property
     def num_steps(self) -> Int[Array, ""]:
+        """The number that was drawn."""
         return self.steps
 
 
 @strategy
 class UniformLength(TrajectoryLength):
-    """Between ``low`` and ``high`` steps, both included, drawn for each move."""
+    """A length between ``low`` and ``high`` steps, both included, drawn for each move."""
 
     low: int = static()
     high: int = static()
 
     @property
     def num_steps(self) -> int:
+        """The most steps, ``high``."""
         return self.high
 
     def drawn(self, rng_key: Key[Array, ""]) -> TrajectoryLength:
+        """Draw a length from low, ..., high."""
         return DrawnLength(jax.random.randint(rng_key, (), self.low, self.high + 1))
 
 
 @strategy
 class OpenLength(TrajectoryLength):
-    """Between 1 and ``longest`` steps, drawn for each move; the warm-up chooses ``longest``.
+    """A length between 1 and ``longest`` steps, drawn for each move; the warm-up chooses ``longest``.
 
     Many short moves make an iteration, or few longer ones, for about the same gradients.
     """
@@ -88,22 +92,29 @@ class OpenLength(TrajectoryLength):
 
     @property
     def moves(self) -> int:
+        """The number of moves that make one iteration of ``sample``, fewer the longer they are."""
         return max(1, ITERATION_STEPS // (1 + int(self.longest)))
 
     @property
     def num_steps(self) -> int | Int[Array, ""]:
+        """The most steps, ``longest``."""
         return self.longest
 
     def drawn(self, rng_key: Key[Array, ""]) -> TrajectoryLength:
+        """Draw a length from 1, ..., longest."""
         return DrawnLength(jax.random.randint(rng_key, (), 1, self.longest + 1))
 
     def lengthened(self, quarter: float) -> TrajectoryLength:
+        """Return the length whose longest trajectory is the power of two next to twice a ``quarter``, within bounds."""
         power = np.clip(np.round(np.log2(2 * quarter)), np.log2(SHORT), np.log2(LONG))
         return OpenLength(int(2**power))
 
 
 def trajectory_length(length: Any) -> TrajectoryLength:
-    """Return the length a user asked for: a number of steps, a pair (low, high), or None to leave it open."""
+    """Return the length a user asked for: a number of steps, a pair (low, high), or None to leave it open.
+
+    Raise ``ValueError`` for anything else.
+    """
     if isinstance(length, TrajectoryLength):
         return length
     if length is None:

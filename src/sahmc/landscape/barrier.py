@@ -22,27 +22,30 @@ from sahmc.models.positions import flatten, structure
 from sahmc.tilt.tilts import NoTilt, Tilt
 
 SLACK = 1e-3
-"""Nats that a descent from the highest point could still gain, by the slope there, if it counts as a saddle."""
+"""The nats that a descent from the highest point may still gain, by the slope there, for it to count as a saddle."""
 
 Ends = Float[Array, "2 dim"]
+"""The two ends of a path, as flat positions."""
+Unit = Float[Array, " dim"]
+"""A unit of length for every coordinate."""
 
 
 @dataclass(frozen=True, repr=False)
 class EnergyBarrier:
-    """The best path found from x1 to x2. U = -log density, the prior's share included.
+    """The best path found from x1 to x2, and its energy U = -log density, the prior's share included.
 
     ``path``, ``distance``
-        positions along it, in the user's structure with a leading axis, and the arc length up to each.
+        Positions along the path, in the user's structure with a leading axis, and the arc length up to each.
     ``energy``, ``tilted_energy``
-        U along the path, and U + Theta(U) (None without a tilt).
+        U along the path, and U + Theta(U). The latter is None without a tilt.
     ``saddle``, ``saddle_energy``
-        the highest point of the path.
+        The highest point of the path, in the user's structure, and U there.
     ``height``, ``tilted_height``
-        B of the paper: the highest energy along the path, less that at x1.
+        B of the paper, before and after the tilt: the highest energy along the path, less that at x1.
     ``converged``
-        the highest point is a stationary point of U, or no higher than an end; if False, a better path is near.
+        Whether the highest point is a stationary point of U, or no higher than an end. If False, a better path is near.
     ``num_gradients``
-        what was spent, energies and products with the Hessian counted alike.
+        The gradients spent; energies and products with the Hessian count as one each.
     """
 
     path: Any
@@ -81,28 +84,29 @@ def energy_barrier(
     steps: int = 300,
     random_seed: int = 0,
 ) -> EnergyBarrier:
-    """B(x1, x2) = min over paths from x1 to x2 of the highest U on the path, less U(x1): of the best path found.
+    """Find the path from x1 to x2 whose highest energy is lowest, and return the energy barrier on it.
 
-    The straight line and bowed ones, chains of ``images``, relax side by side. Another path may be better than all
-    of them: the height is an upper bound of B.
+    The barrier is B(x1, x2) = min over paths from x1 to x2 of the highest U on the path, less U(x1), where
+    U = -log density. The straight line and bowed ones, each a row of points, relax side by side. Another path may be
+    better than all of them, so the height found is an upper bound of B.
 
     Parameters
     ----------
     log_density
-        A function of one position, or a ``Model``.
+        A function of one position, written with ``jax.numpy``, or a ``Model``.
     x1, x2
-        Positions, any pytree of float arrays: the ends of the path, modes as a rule.
+        The ends of the path, modes as a rule: positions, any pytree of float arrays.
     tilt, theta
-        For the barrier that a run had to cross, ``tilt=result.tilt, theta=result.theta`` (``result.theta[chain]``
-        where every chain has its own).
+        The tilt for the tilted heights, and its theta; none by default. For the barrier that a run had to cross, pass
+        ``tilt=result.tilt, theta=result.theta`` (``result.theta[chain]`` where every chain has its own).
 
     Other parameters
     ----------------
     paths, images, steps
-        Paths tried, points on each, and steps of the first relaxation. More ``paths`` find a way round walls, more
-        ``steps`` help where the result has not ``converged``.
+        The number of paths tried, of points on each, and of steps of the first relaxation. More ``paths`` find a way
+        round walls, more ``steps`` help where the result has not ``converged``.
     random_seed
-        Of the bows.
+        The seed for the directions in which paths are bowed.
 
     The path is the best for U. It is the best for U + Theta(U) as well, however Theta bends, unless it dips below both
     its ends: any path takes all energies from that of x1 to the saddle's. Not so for a ``Model``, where Theta acts on
@@ -152,18 +156,25 @@ def energy_barrier(
 
 
 @jax.jit
-def _along(energy_fn: TracedFunction, unit: Any, images: Any, ends: Ends, tilt: Tilt, theta: Any) -> Any:
-    """Positions on the path, U and U + Theta(U)."""
+def _along(
+    energy_fn: TracedFunction,
+    unit: Unit,
+    images: Float[Array, "images dim"],
+    ends: Ends,
+    tilt: Tilt,
+    theta: Float[Array, " regions"],
+) -> tuple[Float[Array, "points dim"], Float[Array, " points"], Float[Array, " points"]]:
+    """Return positions on the path, U and U + Theta(U) there; ``images`` are in units of ``unit``."""
     line = (fine(images) * unit).at[jnp.array([0, -1])].set(ends)
     energy = energies(energy_fn, line)[0]
     return line, energy, energy + jax.vmap(tilt.bias, (None, 0))(theta, jax.vmap(energy_fn)(line)[0])
 
 
 @jax.jit
-def _unit(energy_fn: TracedFunction, ends: Ends) -> Any:
-    """A length for every coordinate: 1 / sqrt |diagonal of the Hessian|, at the end where that is larger."""
+def _unit(energy_fn: TracedFunction, ends: Ends) -> Unit:
+    """Return a length for every coordinate: 1 / sqrt |diagonal of the Hessian|, at the end where that is larger."""
 
-    def entry(basis: Any) -> Any:
+    def entry(basis: Float[Array, " dim"]) -> Float[Array, ""]:
         slope = jax.jvp(lambda x: energies(energy_fn, x)[1], (ends,), (jnp.stack([basis, basis]),))[1]
         return jnp.nanmax(jnp.abs(slope @ basis))
 
@@ -174,7 +185,7 @@ def _unit(energy_fn: TracedFunction, ends: Ends) -> Any:
 
 
 def _starts(ends: Ends, paths: int, images: int, random_seed: int) -> Float[Array, "paths images dim"]:
-    """The straight line, and pairs bowed to opposite sides by a tenth of its length up to all of it."""
+    """Return the straight line, and pairs of lines bowed to opposite sides by a tenth of its length up to all of it."""
     x1, x2 = np.asarray(ends, float)
     length, pairs = np.linalg.norm(x2 - x1) or 1.0, paths // 2
     bow = np.random.default_rng(random_seed).normal(size=(pairs, len(x1)))
@@ -186,6 +197,7 @@ def _starts(ends: Ends, paths: int, images: int, random_seed: int) -> Float[Arra
 
 
 def _ends(x1: Any, x2: Any) -> tuple[Ends, Callable[[Any], Any]]:
+    """Return both ends as flat positions, and the map from these back to the user's structure."""
     (flat1, unravel), (flat2, _) = flatten(x1, "x1"), flatten(x2, "x2")
     shapes = [structure(x) for x in (x1, x2)]
     require(shapes[0] == shapes[1], "x1 and x2 must have the same structure and shapes", shapes, "build both alike")
@@ -193,6 +205,7 @@ def _ends(x1: Any, x2: Any) -> tuple[Ends, Callable[[Any], Any]]:
 
 
 def _check_tilt(tilt: Tilt | None, theta: Any) -> None:
+    """Raise ``ValueError`` unless tilt and theta fit each other, or are both None."""
     regions, shape = getattr(tilt, "num_regions", 0), None if theta is None else np.shape(theta)
     require(
         shape is None if tilt is None else isinstance(tilt, Tilt) and shape == (regions,),

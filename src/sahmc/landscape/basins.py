@@ -2,36 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 from sahmc._support.traced import TracedFunction
 from sahmc.landscape.descent import energies, roll_down, start_descent
 
 BARRIER_NATS = 2.0
-"""Nats above the higher of two minima that the straight line between them must climb, or they are one mode."""
+"""The nats that the straight line between two minima must climb above the higher one, or they are one mode."""
 LINE_POINTS = np.linspace(0, 1, 9)[1:-1]
-"""Where on a straight line, as shares of its length, the energy is looked at."""
+"""The points of a straight line, as shares of its length, at which the energy is looked at."""
 MOST_BASINS = 64
-"""Basins that are told apart at most."""
+"""The largest number of basins that are told apart."""
 
 
 @jax.jit
-def _highest_between(energy_fn: TracedFunction, points: Any, end: Any) -> Any:
-    """The highest energy on the straight line from each point to ``end``."""
+def _highest_between(
+    energy_fn: TracedFunction, points: Float[Array, "points dim"], end: Float[Array, " dim"]
+) -> Float[Array, " points"]:
+    """Return the highest energy on the straight line from each point to ``end``, the two themselves left out."""
     line = points[:, None] + jnp.asarray(LINE_POINTS, points.dtype)[:, None] * (end - points)[:, None]
     energy, _ = energies(energy_fn, line.reshape(-1, points.shape[1]))
     return jnp.max(energy.reshape(line.shape[:2]), axis=1)
 
 
 def divide_basins(energy_fn: TracedFunction, points: np.ndarray, energy: np.ndarray) -> tuple[np.ndarray, int]:
-    """A mode number for each point, the mode of the lowest one first; and the energies computed.
+    """Return a mode number for each of ``points`` (point, dim), and the number of energies computed.
 
-    The lowest point that has no mode yet is the bottom of one, and all points are joined to it that a straight line
-    without a barrier joins. Bottoms joined to a common point are one mode.
+    ``energy`` is that of each point. The lowest point that has no mode yet is the bottom of one, and all points are
+    joined to it that a straight line without a barrier joins. Bottoms joined to a common point are one mode. Mode 0 is
+    that of the lowest point; -1 marks points that are left over when there are too many modes.
     """
     from scipy.sparse import coo_matrix
     from scipy.sparse.csgraph import connected_components
@@ -56,9 +58,10 @@ def divide_basins(energy_fn: TracedFunction, points: np.ndarray, energy: np.ndar
 def find_minima(
     energy_fn: TracedFunction, points: np.ndarray, scale: np.ndarray, steps: int
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """The lowest point of each mode that ``points`` roll down to, the mode of each point, and the gradients spent.
+    """Return the lowest point of each mode that ``points`` roll down to, the mode of each, and the gradients spent.
 
-    Without gradients points stay where they are.
+    Points (point, dim) take ``steps`` steps of descent, in units of ``scale``, a length for each coordinate. They stay
+    where they are if ``energy_fn`` has no gradients.
     """
     if jax.eval_shape(energy_fn, points[0])[1] is None:
         position, energy, steps = points, np.asarray(energies(energy_fn, jnp.asarray(points))[0]), 0

@@ -1,4 +1,4 @@
-"""Ways downhill: energies of many points, and descent from them."""
+"""Descent: energies of many points, and the way downhill from them."""
 
 from __future__ import annotations
 
@@ -6,24 +6,26 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from sahmc._support.traced import TracedFunction
 
 
 class Descent(NamedTuple):
-    """Points on their way down, each with its own step size."""
+    """Points on their way down, with energies and gradients there."""
 
     position: Float[Array, "points dim"]
     energy: Float[Array, " points"]
     grad: Float[Array, "points dim"]
     velocity: Float[Array, "points dim"]
+    """The last step of each point, part of which goes into the next."""
     size: Float[Array, " points"]
+    """The step size of each point."""
 
 
 @jax.jit
-def energies(energy_fn: TracedFunction, points: Float[Array, "points dim"]) -> tuple[Any, Any]:
-    """-log density and its gradient, the prior's included."""
+def energies(energy_fn: TracedFunction, points: Float[Array, "points dim"]) -> tuple[Float[Array, " points"], Any]:
+    """Return U = -log density of each point, the prior's share included, and its gradient (None if there is none)."""
     energy, grad, base = jax.vmap(energy_fn)(points)
     if base is None:
         return energy, grad
@@ -32,14 +34,17 @@ def energies(energy_fn: TracedFunction, points: Float[Array, "points dim"]) -> t
 
 @jax.jit
 def start_descent(energy_fn: TracedFunction, points: Float[Array, "points dim"]) -> Descent:
+    """Return points at rest, from which ``roll_down`` goes on."""
     size = jnp.full(len(points), 0.1, points.dtype)
     energy, grad = energies(energy_fn, points)
     return Descent(points, energy, grad, jnp.zeros_like(points), size)
 
 
 @jax.jit
-def roll_down(energy_fn: TracedFunction, descent: Descent, scale: Any, steps: Any) -> Descent:
-    """Gradient descent with momentum, in units of ``scale``.
+def roll_down(
+    energy_fn: TracedFunction, descent: Descent, scale: Float[Array, " dim"], steps: Int[Array, ""] | int
+) -> Descent:
+    """Take ``steps`` steps of gradient descent with momentum, in units of ``scale``, a length for each coordinate.
 
     A step that would raise the energy is taken back, its momentum dropped and its size halved.
     """

@@ -1,4 +1,4 @@
-"""The mode finder: looks for modes among the draws near the posterior that a run has made."""
+"""The mode finder, which looks for modes among the draws of a run."""
 
 from __future__ import annotations
 
@@ -14,26 +14,27 @@ from sahmc.results.records import ModeAssignment
 from sahmc.tilt.importance import log_normalise, systematic_resample
 
 DESCENTS, CHOSEN_DESCENTS, DESCENT_STEPS = 96, 32, 100
-"""Points that roll down to find the modes; how many of them are chosen; and the steps they take."""
+"""The number of points that roll down to find the modes; how many of them are chosen; and the steps they take."""
 REMEMBERED_DRAWS = 20_000
-"""Draws remembered of each stage."""
+"""The largest number of draws remembered of each stage."""
 SORT_BYTES = 2**25
-"""Bytes of draws that are sorted into modes at once."""
+"""The bytes of draws that are sorted into modes at once."""
 
 
 @dataclass(frozen=True)
 class ModeFinder:
-    """What is known of where the posterior is, and the search for its modes among that."""
+    """Draws that show where the posterior is, and the search for modes among them."""
 
     energy_fn: TracedFunction
+    """The traced energy of the model, a function of a flat position."""
     scale: np.ndarray
-    """The spread of each coordinate within a mode."""
+    """The spread of each coordinate within a mode, (dim,)."""
     draws: np.ndarray
-    """Cold draws (draw, dim), of whatever modes were seen."""
+    """Draws (draw, dim) near the posterior, of whatever modes were seen."""
 
     @classmethod
     def of(cls, energy_fn: TracedFunction, draws: np.ndarray) -> ModeFinder:
-        """Return a finder that knows draws (draw, chain, dim) of one temperature, beta = 1."""
+        """Return a finder that knows draws (draw, chain, dim) made at beta = 1."""
         return cls(energy_fn, spread_within(draws), _remembered(draws))
 
     def with_draws(self, draws: np.ndarray) -> ModeFinder:
@@ -41,12 +42,18 @@ class ModeFinder:
         return replace(self, draws=np.concatenate([self.draws, _remembered(draws)]))
 
     def find(self, first: np.ndarray, known: Modes) -> tuple[Modes, int]:
-        """Return the modes, and the gradients spent; ``first`` are points to look at in any case."""
+        """Return the modes, and the gradients spent.
+
+        ``first`` are points (point, dim) to roll down from before any others; ``known`` are modes found earlier.
+        """
         minima, _, spent = self._minima(first, known)
         return fit_modes(self.draws, minima, self.scale, self.draws.dtype), spent
 
     def assign(self, draws: np.ndarray, first: np.ndarray, known: Modes) -> tuple[ModeAssignment, int]:
-        """Return the modes in draws (chain, draw, dim) and the mode of each, and the gradients spent."""
+        """Return the modes in draws (chain, draw, dim) and the mode of each draw, and the gradients spent.
+
+        ``first`` are points (point, dim) to roll down from before any others; ``known`` are modes found earlier.
+        """
         minima, was_known, spent = self._minima(first, known)
         modes = fit_modes(self.draws, minima, self.scale, self.draws.dtype)
         num = int(modes.num)
@@ -60,7 +67,10 @@ class ModeFinder:
         return ModeAssignment(minimum, energy, old, expected, np.concatenate(parts, axis=1)), spent
 
     def _minima(self, first: np.ndarray, known: Modes) -> tuple[np.ndarray, np.ndarray, int]:
-        """Return the minima that known ones, ``first`` and draws by chance roll down to; which were known; the cost."""
+        """Return the minima that are found, which of them were known, and the gradients spent.
+
+        Points that roll down are the minima known, some of ``first``, and draws at random.
+        """
         rng = np.random.default_rng(len(self.draws))
         old = np.asarray(known.minimum)[: int(known.num)]
         first = rng.permutation(first)[:CHOSEN_DESCENTS]
@@ -71,7 +81,7 @@ class ModeFinder:
 
 
 def _remembered(draws: np.ndarray) -> np.ndarray:
-    """Return draws (draw, chain, dim) in one row, evenly chosen if they are too many to be remembered."""
+    """Return draws (draw, chain, dim) as (draw, dim), evenly chosen if they are too many to be remembered."""
     flat, most = draws.reshape(-1, draws.shape[-1]), _room(draws)
     return flat[np.linspace(0, len(flat) - 1, most).astype(int)] if len(flat) > most else flat
 
@@ -90,12 +100,15 @@ def spread_within(draws: np.ndarray) -> np.ndarray:
 
 
 def posterior_draws(position: np.ndarray, log_weight: np.ndarray) -> np.ndarray:
-    """Return equal-weight draws (draw, 1, dim) out of (chain, draw, dim): half as many, or as many as there is room."""
+    """Return equal-weight draws (draw, 1, dim), resampled from positions (chain, draw, dim) by their weights.
+
+    They are half as many as there were, or as many as a finder has room for.
+    """
     weight = np.exp(log_normalise(log_weight.astype(float))).ravel()
     index = systematic_resample(weight, min(_room(position), max(1, weight.size // 2)), np.random.default_rng(0))
     return position[np.unravel_index(index, position.shape[:2])][:, None]
 
 
 def lowest_draws(position: np.ndarray, energy: np.ndarray) -> np.ndarray:
-    """Return the draw of lowest energy of each chain, of draws (chain, draw, dim)."""
+    """Return the draw of lowest energy of each chain, (chain, dim), of positions (chain, draw, dim)."""
     return position[np.arange(len(energy)), energy.argmin(axis=1)]

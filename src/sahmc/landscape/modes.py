@@ -1,4 +1,4 @@
-"""Modes: a Gaussian picture of each."""
+"""The modes of a posterior, each described by a Gaussian."""
 
 from __future__ import annotations
 
@@ -6,39 +6,48 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from sahmc._support.pytree import strategy
 
 MOST_MODES = 32
-"""Modes that have a picture."""
+"""The largest number of modes that are described."""
 DENSE_DIM = 100
-"""Largest dimension for which a picture has a full covariance."""
+"""The largest dimension for which a mode has a full covariance."""
 
 
 @strategy
 class Modes:
-    """A Gaussian for each of ``num`` modes, the rest of the arrays padding: x = mean + colour z, z = whiten (x - mean).
+    """The modes, each described by a Gaussian.
 
-    ``colour`` and ``whiten`` are matrices or, in many dimensions, diagonals.
+    A draw of a mode is x = mean + colour z, where z is standard normal, and z = whiten (x - mean).
     """
 
-    num: Any
+    num: Int[Array, ""]
+    """The number of modes; entries of the arrays beyond it are padding."""
     minimum: Float[Array, "modes dim"]
+    """The point of lowest energy that was found in each mode."""
     weight: Float[Array, " modes"]
+    """The share of the draws that belong to each mode."""
     mean: Float[Array, "modes dim"]
     variance: Float[Array, "modes dim"]
+    """The variance of each coordinate."""
     colour: Float[Array, "modes dim *full"]
+    """The square root of the covariance: a lower triangular matrix or, in many dimensions, a diagonal."""
     whiten: Float[Array, "modes dim *full"]
+    """The inverse of ``colour``."""
     log_det: Float[Array, " modes"]
+    """The log determinant of ``colour``."""
 
-    def nearest(self, position: Float[Array, " dim"]) -> Any:
-        """The mode to which a position belongs: the likeliest under the Gaussians with their diagonal variances."""
+    def nearest(self, position: Float[Array, " dim"]) -> Int[Array, ""]:
+        """Return the mode to which a position belongs: the likeliest under Gaussians with diagonal covariances."""
         score = jnp.sum((position - self.mean) ** 2 / self.variance + jnp.log(self.variance), axis=1)
         return jnp.argmin(jnp.where(jnp.arange(len(score)) < self.num, score, jnp.inf))
 
-    def carry(self, position: Float[Array, " dim"], one: Any, two: Any) -> Float[Array, " dim"]:
-        """The position in mode ``two`` that corresponds to one in mode ``one``."""
+    def carry(
+        self, position: Float[Array, " dim"], one: Int[Array, ""] | int, two: Int[Array, ""] | int
+    ) -> Float[Array, " dim"]:
+        """Return the position in mode ``two`` that corresponds to ``position`` in mode ``one``: the same z."""
         off = position - self.mean[one]
         if self.colour.ndim == 2:
             return self.mean[two] + self.colour[two] * self.whiten[one] * off
@@ -46,19 +55,22 @@ class Modes:
 
 
 def no_modes(dim: int, dtype: Any) -> Modes:
-    """Nothing known."""
+    """Return the description of no modes at all, for positions of this dimension and type."""
     return fit_modes(np.zeros((1, dim)), np.zeros((0, dim)), np.ones(dim), dtype)
 
 
 def _scores(draws: np.ndarray, squared: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-    """Sum over coordinates of (x - m)^2 / v + log v, for each draw and mode, by two products of matrices."""
+    """Return the sum over coordinates of (x - m)^2 / v + log v, for each draw and mode, by two products of matrices."""
     precision = 1 / variance
     constant = (mean**2 * precision + np.log(variance)).sum(axis=1)
     return squared @ precision.T - 2 * draws @ (mean * precision).T + constant
 
 
 def nearest_modes(modes: Modes, draws: np.ndarray) -> np.ndarray:
-    """``Modes.nearest`` of many draws (..., dim), on the host: compiled for a GPU this is tuned for minutes."""
+    """Return the mode to which each of many draws (..., dim) belongs, as ``Modes.nearest`` does.
+
+    This is NumPy's work, since compiling it for a GPU can take minutes.
+    """
     mean, variance = (np.asarray(part, float)[: int(modes.num)] for part in (modes.mean, modes.variance))
     middle = mean.mean(axis=0)
     centred = draws.reshape(-1, draws.shape[-1]) - middle
@@ -66,10 +78,12 @@ def nearest_modes(modes: Modes, draws: np.ndarray) -> np.ndarray:
 
 
 def fit_modes(draws: np.ndarray, minima: np.ndarray, scale: np.ndarray, dtype: Any) -> Modes:
-    """The picture of at most MOST_MODES modes, from draws (draw, dim) of the posterior or of any part of each mode.
+    """Fit a Gaussian to each mode, for at most MOST_MODES modes, those with most draws.
 
-    Draws go to the nearest mode; means and covariances are those of its draws, shrunk towards the diagonal, and towards
-    ``scale`` where there are hardly any.
+    ``draws`` (draw, dim) are of the posterior, or of some part of each mode; ``minima`` (mode, dim) are the lowest
+    points of the modes. Draws go to the nearest mode. Means and covariances are those of its draws, shrunk towards the
+    diagonal and, where there are hardly any draws, towards ``scale``, the spread of each coordinate. Arrays are of type
+    ``dtype``.
     """
     dim = draws.shape[1]
     mean, variance = minima.astype(float), np.tile(scale.astype(float) ** 2, (len(minima), 1))

@@ -8,35 +8,45 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from sahmc._support.traced import TracedFunction
 from sahmc.landscape.descent import energies
 
 ROUNDS, CLIMB, HALVINGS = 5, 60, 16
-"""A path relaxes in so many rounds. After each, its highest point takes ``CLIMB`` steps to a saddle and is pinned."""
+"""The rounds in which a path relaxes; the steps that its highest point takes after each, to a saddle, where it is
+pinned; and the halvings of an interval that find the highest point along the path in each of these steps."""
 FINE = 20
-"""Points at which a path is examined, for each of its pieces."""
+"""The number of points at which each piece of a path is examined."""
 
 Points = Float[Array, "points dim"]
+"""The points, or images, of a path."""
 Pinned = Bool[Array, " points"]
+"""Whether each point is held where it is: the ends, and saddles."""
 Land = Callable[[Points], Any]
+"""A function from points to their energies and gradients."""
+Count = Int[Array, ""] | int
+"""A number of steps."""
 
 
 class Paths(NamedTuple):
-    """Images, the highest energy on the broken line through them, and the slope there (0 at an end)."""
+    """Paths, or one of them: JAX arrays while they relax, NumPy arrays with a leading axis at the end."""
 
     images: Any
+    """The points of each path, (..., images, dim)."""
     highest: Any
+    """The highest energy on the broken line through the points."""
     slope: Any
+    """The norm of the gradient at the highest point; 0 if that is an end."""
 
 
 def relax_paths(
-    energy_fn: TracedFunction, unit: Any, starts: Float[Array, "paths images dim"], steps: int
+    energy_fn: TracedFunction, unit: Float[Array, " dim"], starts: Float[Array, "paths images dim"], steps: int
 ) -> tuple[Paths, int]:
-    """The paths as they start and as they are after each round, and the gradients spent. Lengths in units of ``unit``.
+    """Return the paths as they start and as they are after each round, and the gradients spent.
 
-    The first round has ``steps``, the others a third of that.
+    ``starts`` and the paths are in units of ``unit``, a length for each coordinate. The first round takes ``steps``
+    steps, the others a third of that.
     """
     paths, images, _ = starts.shape
     pinned = jnp.tile(jnp.arange(images) % (images - 1) == 0, (paths, 1))
@@ -50,8 +60,18 @@ def relax_paths(
 
 
 @jax.jit
-def relax_round(energy_fn: TracedFunction, unit: Any, chains: Any, pinned: Any, steps: Any) -> tuple[Paths, Any]:
-    """Relax every path and move its highest point to a saddle: the relaxed paths, and with what the next begins."""
+def relax_round(
+    energy_fn: TracedFunction,
+    unit: Float[Array, " dim"],
+    chains: Float[Array, "paths images dim"],
+    pinned: Bool[Array, "paths images"],
+    steps: Count,
+) -> tuple[Paths, tuple[Float[Array, "paths images dim"], Bool[Array, "paths images"]]]:
+    """Relax every path by ``steps`` steps, and move its highest point to a saddle.
+
+    Return the relaxed paths, and the points and pins with which the next round begins. ``chains`` are the points of the
+    paths, in units of ``unit``, and ``pinned`` tells which of them are held.
+    """
 
     def land(points: Points) -> Any:
         energy, grad = energies(energy_fn, points * unit)
@@ -76,14 +96,14 @@ def relax_round(energy_fn: TracedFunction, unit: Any, chains: Any, pinned: Any, 
 
 
 def fine(images: Points) -> Float[Array, "finer dim"]:
-    """The broken line through the images, ``FINE`` points to a piece."""
+    """Return points on the broken line through the images, ``FINE`` to a piece."""
     part = (jnp.arange(FINE, dtype=images.dtype) / FINE)[:, None]
     pieces = images[:-1, None] + part * jnp.diff(images, axis=0)[:, None]
     return jnp.concatenate([pieces.reshape(-1, images.shape[1]), images[-1:]])
 
 
-def _relax(land: Land, images: Points, pinned: Pinned, steps: Any) -> Points:
-    """The string method with inertia: images slide down the gradient across the path, and keep equal distances.
+def _relax(land: Land, images: Points, pinned: Pinned, steps: Count) -> Points:
+    """Let images slide down the gradient across the path, at equal distances: the string method, with inertia.
 
     Every image has its own velocity and step size. A step that takes more of them out of the support is not made.
     """
@@ -111,7 +131,7 @@ def _relax(land: Land, images: Points, pinned: Pinned, steps: Any) -> Points:
 
 
 def _respace(images: Points, pinned: Pinned) -> Points:
-    """Equal distances on the same broken line, from one that is pinned to the next."""
+    """Put images at equal distances on the same broken line, from one that is pinned to the next."""
     index = jnp.arange(len(images))
     before = jax.lax.cummax(jnp.where(pinned, index, 0))
     after = jax.lax.cummin(jnp.where(pinned, index, index[-1]), reverse=True)
@@ -122,11 +142,13 @@ def _respace(images: Points, pinned: Pinned) -> Points:
     return jnp.where(pinned[:, None], images, spaced)
 
 
-def _to_saddle(land: Land, start: Any, chord: Any) -> tuple[Any, Any]:
-    """A saddle and its energy: the lowest, across the path, of the highest points along it.
+def _to_saddle(
+    land: Land, start: Float[Array, " dim"], chord: Float[Array, " dim"]
+) -> tuple[Float[Array, " dim"], Float[Array, ""]]:
+    """Return a saddle and its energy: the lowest, across the path, of the highest points along it.
 
-    The gradient of max_s U(y + s chord) in y is that of U at the highest point. Descent with momentum; a step up is
-    taken back.
+    ``start`` is the highest point of the path, and ``chord`` the piece of the path it lies on. The gradient of
+    max_s U(y + s chord) in y is that of U at the highest point. The descent has momentum; a step up is taken back.
     """
     along, reach = _direction(chord), jnp.linalg.norm(chord)
 
@@ -150,17 +172,21 @@ def _to_saddle(land: Land, start: Any, chord: Any) -> tuple[Any, Any]:
     return jax.lax.fori_loop(0, CLIMB, body, (start, unknown, none, none, jnp.full_like(unknown, 0.1)))[:2]
 
 
-def _either(first: Any, a: Any, b: Any) -> Any:
+def _either(first: Bool[Array, ""], a: Any, b: Any) -> Any:
+    """Return the pytree ``a`` if ``first``, else ``b``."""
     return jax.tree.map(lambda x, y: jnp.where(first, x, y), a, b)
 
 
 def _length(vectors: Float[Array, "*any dim"]) -> Float[Array, "*any 1"]:
+    """Return the length of each vector."""
     return jnp.linalg.norm(vectors, axis=-1, keepdims=True)
 
 
 def _direction(vectors: Float[Array, "*any dim"]) -> Float[Array, "*any dim"]:
+    """Return each vector divided by its length; 0 stays 0."""
     return vectors / jnp.where(_length(vectors) > 0, _length(vectors), 1)
 
 
-def _at_most(vectors: Float[Array, "*any dim"], length: Any) -> Float[Array, "*any dim"]:
+def _at_most(vectors: Float[Array, "*any dim"], length: Float[Array, ""]) -> Float[Array, "*any dim"]:
+    """Cut each vector to a length of at most ``length``."""
     return jnp.minimum(_length(vectors), length) * _direction(vectors)

@@ -1,1 +1,1 @@
-"""Posteriors: what a model is, and how one written elsewhere becomes one."""
+"""Posteriors: what a ``Model`` is, and how a model written with another library becomes one."""

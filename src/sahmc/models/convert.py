@@ -1,4 +1,4 @@
-"""Anything that ``sample`` takes, as a ``Model``."""
+"""Conversion of anything that ``sample`` takes into a ``Model``."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from sahmc.models.model import Model
 
 
 def as_model(model: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> Model:
-    """What ``sample`` was given, as a Model: a log density, or a model of NumPyro, PyMC or BridgeStan.
+    """Return a ``Model`` for what ``sample`` was given.
 
-    ``args`` and ``kwargs`` are those of a NumPyro model.
+    ``model`` is a log density, a ``Model``, or a model of NumPyro, PyMC or BridgeStan. ``args`` and ``kwargs`` are the
+    arguments of a NumPyro model, and must be empty for any other.
     """
     if "numpyro" in sys.modules and callable(model):
         from sahmc.models.numpyro import from_numpyro, is_numpyro_model

@@ -15,18 +15,26 @@ from sahmc.models.model import Model
 from sahmc.models.positions import Unpacker
 
 Vector = Float[Array, " dim"]
+"""A flat position."""
 
 
 class BaseEnergy(NamedTuple):
     """The prior's share of the energy, on which the tilt does not act."""
 
     energy: Float[Array, ""]
+    """-log prior."""
     grad: Vector | None
-    """None for kernels that need no gradient."""
+    """The gradient of ``energy``; None for kernels that need no gradient."""
 
 
 def trace_energy(model: Model, unravel: Callable[[Vector], Any], example: Vector, gradient: bool) -> TracedFunction:
-    """E, its gradient, and the prior's (``BaseEnergy``) as one program of a flat position; the model is called once."""
+    """Return the energy of a model as one program of a flat position, for which the model is called once.
+
+    The program returns E, its gradient, and the prior's share. Where the model keeps prior and likelihood apart, E is
+    -log likelihood and the prior's share a ``BaseEnergy``; otherwise E is -log density and the share None. ``unravel``
+    maps a flat position to the structure that the model expects, and ``example`` is one flat position. Gradients are
+    None unless ``gradient`` is true.
+    """
 
     def energy_of(log_density: Callable[[Any], Any], gradient: bool) -> Callable[[Vector], Any]:
         def energy(flat: Vector) -> Any:
@@ -40,7 +48,7 @@ def trace_energy(model: Model, unravel: Callable[[Vector], Any], example: Vector
             return -value.astype(flat.dtype)
 
         def bounded(flat: Vector) -> Any:
-            """A log density of +inf is an overflow far out, not a place to stay."""
+            """Return the energy and its gradient; a log density of +inf, an overflow far out, is energy +inf."""
             value, grad = jax.value_and_grad(energy)(flat) if gradient else (energy(flat), None)
             return jnp.where(value == -jnp.inf, jnp.inf, value), grad
 
@@ -66,6 +74,7 @@ def trace_energy(model: Model, unravel: Callable[[Vector], Any], example: Vector
 
 
 def _works(fn: Callable[[Vector], Any], example: Vector) -> bool:
+    """Tell whether JAX can trace ``fn``."""
     try:
         jax.eval_shape(fn, example)
     except Exception:
@@ -74,16 +83,21 @@ def _works(fn: Callable[[Vector], Any], example: Vector) -> bool:
 
 
 def trace_keep(keep: Callable[[Any], Any], unpack: Unpacker, example: Vector) -> TracedFunction:
-    """What is kept of a flat position."""
+    """Return the user's ``keep`` as a program of a flat position.
+
+    ``unpack`` turns a flat position into what ``keep`` takes, and ``example`` is one flat position.
+    """
     kept = _traced(lambda flat: jax.tree.map(jnp.asarray, keep(unpack(flat))), example, "keep")
     require(kept.returns.num_leaves, "keep must return arrays", "none", "return what you want to look at")
     return kept
 
 
 UNTRACED = (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError)
+"""The errors by which JAX says that a function needs the values of its arguments, which are not known yet."""
 
 
 def _traced(fn: Callable[[Vector], Any], example: Vector, what: str) -> TracedFunction:
+    """Return ``fn`` as a program of a flat position; raise ``ValueError`` about ``what`` if JAX cannot trace it."""
     try:
         return trace(fn, example)
     except jax.errors.NonConcreteBooleanIndexError as error:

@@ -6,39 +6,51 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from sahmc._support.frozen import Frozen
 from sahmc._support.validate import require, require_function
 
 
 @dataclass(frozen=True)
 class Labels(Frozen):
-    """What ArviZ is told of the variables: named dimensions, and the data the posterior is of."""
+    """Labels of the variables for ArviZ: named dimensions, and the data on which the posterior is conditioned."""
 
     coords: Mapping[str, Any] = field(default_factory=dict)
-    """The coordinates along each dimension, by its name."""
+    """The coordinates along each dimension, by the name of the dimension."""
     dims: Mapping[str, Any] = field(default_factory=dict)
-    """The names of the dimensions of each variable, by its name."""
+    """The names of the dimensions of each variable, by the name of the variable."""
     observed_data: Mapping[str, Any] = field(default_factory=dict)
+    """The observed values, by name."""
     constant_data: Mapping[str, Any] = field(default_factory=dict)
+    """Other data that the model uses, such as covariates, by name."""
+
+    def __post_init__(self) -> None:
+        coords = {name: np.asarray(values) for name, values in self.coords.items()}
+        object.__setattr__(self, "coords", coords)
+        super().__post_init__()
 
 
 @dataclass(frozen=True)
 class Model:
-    """A posterior, by its log density on unconstrained positions, any pytree of float arrays.
+    """A posterior, given by its log density at unconstrained positions, which are any pytree of float arrays.
 
-    Either ``log_density``, or ``log_likelihood`` and ``log_prior`` apart, which sum to it up to a constant. With these
-    the tilt acts on the likelihood and the prior is the base measure, so that the hottest level can be the prior
-    itself and ``Result.log_evidence`` is known. ``log_prior`` need not be normalised.
+    Pass either ``log_density``, or ``log_likelihood`` and ``log_prior`` apart, which sum to it up to a constant. Apart,
+    the tilt acts on the likelihood and the prior is the base measure, so that the hottest level can be the prior itself
+    and ``Result.log_evidence`` is known.
 
+    ``log_density``, ``log_likelihood``, ``log_prior``
+        Functions of one position, written with ``jax.numpy``. ``log_prior`` need not be normalised.
     ``start``
-        draws a position where a chain may begin, from a key: of the prior, say. Then ``initvals`` are not needed.
+        A function that draws a position where a chain may begin, from a JAX key: a draw of the prior, say. A model that
+        has it needs no ``initvals``.
     ``constrain``, ``unconstrain``
-        a position as a dict of named variables, which draws then are; and such variables as a position, for
-        ``initvals``. The log density includes the Jacobian.
+        A function from a position to a dict of named variables, which draws then are; and the way back, from such
+        variables in ``initvals`` to a position. The log density must include the Jacobian.
     ``labels``
-        coords and dims of the variables, and data, for ArviZ.
+        Names of dimensions, their coordinates, and data, for ArviZ.
 
-    ``from_numpyro``, ``from_pymc`` and ``from_stan`` make one of a model written elsewhere.
+    ``from_numpyro``, ``from_pymc`` and ``from_stan`` make a ``Model`` of a model written with those libraries.
     """
 
     log_likelihood: Callable[[Any], Any] | None = None
@@ -64,5 +76,5 @@ class Model:
 
     @property
     def has_prior(self) -> bool:
-        """Whether prior and likelihood are known apart."""
+        """Whether prior and likelihood are given apart."""
         return self.log_prior is not None

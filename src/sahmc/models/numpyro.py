@@ -14,11 +14,11 @@ from sahmc._support.validate import require, require_library
 from sahmc.models.model import Labels, Model
 
 RADIUS = 2.0
-"""Chains start uniformly within this distance of 0 in every unconstrained coordinate, as NumPyro's do."""
+"""The distance from 0 within which chains start uniformly, in every unconstrained coordinate, as NumPyro's do."""
 
 
 def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
-    """A NumPyro model with its arguments as a ``Model``.
+    """Return a NumPyro model, called with these arguments, as a ``Model``.
 
     Positions are the unconstrained values of its latent sites; draws are the sites and deterministics by name, with
     plates as dims. Prior and likelihood are kept apart, unless the prior is improper or a discrete site is summed out.
@@ -66,7 +66,10 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
 
 
 def is_numpyro_model(model: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-    """Whether a function, called so, has sites of NumPyro. A log density, which needs a position, cannot be."""
+    """Tell whether a function, called with these arguments, has sample sites of NumPyro.
+
+    A log density, which needs a position, cannot be called so.
+    """
     try:
         inspect.signature(model).bind(*args, **kwargs)
     except (TypeError, ValueError):
@@ -77,7 +80,10 @@ def is_numpyro_model(model: Callable[..., Any], args: tuple[Any, ...], kwargs: M
 def _sites(
     model: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], seed: int = 0
 ) -> dict[str, Any]:
-    """All that happens in a run of the model, its latent values drawn as for a start: a prior may be improper."""
+    """Return the sites of one run of the model, by name.
+
+    Latent values are drawn as NumPyro draws them for a start, since a prior may be improper.
+    """
     from numpyro import handlers
     from numpyro.infer import init_to_uniform
 
@@ -86,7 +92,7 @@ def _sites(
 
 
 def _check(sites: Mapping[str, Any], latent: Mapping[str, Any]) -> bool:
-    """Raise for what cannot be sampled. True if there are discrete sites that NumPyro sums out."""
+    """Raise ``ValueError`` for what cannot be sampled; return whether there are discrete sites to be summed out."""
     parameters = [name for name, site in sites.items() if site["type"] == "param"]
     require(
         not parameters,
@@ -121,15 +127,16 @@ def _check(sites: Mapping[str, Any], latent: Mapping[str, Any]) -> bool:
 
 
 def _is_finite(site: Mapping[str, Any]) -> bool:
-    """Whether a discrete site can be summed out."""
+    """Tell whether a discrete site has finitely many values, so that it can be summed out."""
     return bool(site["fn"].has_enumerate_support)
 
 
 def _needs_masks(sites: Mapping[str, Any], again: Mapping[str, Any]) -> bool:
-    """Whether observed values could lie outside a support at other latent values; ``again`` is a run at such.
+    """Tell whether observed values could lie outside their support at some latent values.
 
-    NumPyro then gives them zero density, by a mask over the data in every evaluation. Values that lie outside a
-    support that does not move are refused.
+    ``sites`` and ``again`` are those of runs at two different latent values. Where values could lie outside, NumPyro
+    gives them zero density, by a mask over the data in every evaluation. Values outside a support that does not depend
+    on latent values raise ``ValueError``.
     """
     from numpyro import distributions as dist
 
@@ -158,7 +165,7 @@ def _needs_masks(sites: Mapping[str, Any], again: Mapping[str, Any]) -> bool:
 
 
 def _layers(distribution: Any) -> list[Any]:
-    """A distribution, what it wraps, and so on; the components of a mixture."""
+    """Return a distribution, what it wraps, and so on; for a mixture that is the distribution of its components."""
     from numpyro import distributions as dist
 
     wrappers = (dist.ExpandedDistribution, dist.Independent, dist.MaskedDistribution)
@@ -170,6 +177,8 @@ def _layers(distribution: Any) -> list[Any]:
 
 
 def _without_masks(part: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a log density that does not check whether the data lie in their support."""
+
     def unmasked(position: Any) -> Any:
         from numpyro import validation_enabled
 
@@ -188,7 +197,10 @@ def _is_improper(distribution: Any) -> bool:
 
 
 def _part(model: Any, args: Any, kwargs: Any, observed: bool, position: Any) -> Any:
-    """The log probability of all observed sites, or of all others with the Jacobians of their transforms."""
+    """Return the log likelihood if ``observed``, else the log prior, Jacobians of the transforms included.
+
+    ``args`` and ``kwargs`` are the arguments of the model, and ``position`` holds its unconstrained latent values.
+    """
     from numpyro import handlers
     from numpyro.infer.util import _unconstrain_reparam, compute_log_probs
 
@@ -204,7 +216,7 @@ def _is_data(name: str, site: Mapping[str, Any], jacobians: set[str]) -> bool:
 
 
 def _labels(sites: Mapping[str, Any], sampled: Mapping[str, Any]) -> Labels:
-    """Plates as dims; observed values."""
+    """Return plates as dims, and observed values; ``sampled`` holds the latent sites that draws have."""
     from numpyro import distributions as dist
 
     dims, observed = {}, {}

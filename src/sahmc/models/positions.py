@@ -1,4 +1,4 @@
-"""Positions: any pytree of float arrays at the door, flat vectors inside."""
+"""Positions: any pytree of float arrays for the user, flat vectors inside the library."""
 
 from __future__ import annotations
 
@@ -16,16 +16,19 @@ from sahmc._support.validate import require
 from sahmc.models.model import Model
 
 VECTORS_AT_ONCE = 4096
-"""Vectors whose variables are computed at once."""
+"""The number of vectors whose variables are computed at once."""
 
 
 def structure(position: Any) -> str:
-    """Structure and shapes, as they would be printed."""
+    """Return the structure of a position and the shapes of its arrays as text, to be compared."""
     return str(jax.tree.map(jnp.shape, position))
 
 
 def flatten(position: Any, where: str) -> tuple[jax.Array, Callable[[jax.Array], Any]]:
-    """One vector, and the map from such vectors back to the user's structure."""
+    """Return a position as one vector, and the map from such vectors back to the user's structure.
+
+    ``where`` says which position it is, in the error that is raised if it is not made of real float arrays.
+    """
     leaves = jax.tree.leaves(position)
     try:
         kinds = [np.asarray(leaf).dtype for leaf in leaves]
@@ -44,24 +47,30 @@ def flatten(position: Any, where: str) -> tuple[jax.Array, Callable[[jax.Array],
 
 @dataclass(frozen=True)
 class Unpacker:
-    """What a vector stands for: a position in the user's structure, or the named variables of a model."""
+    """The map from a vector to what it stands for: a position in the user's structure, or named variables."""
 
     unravel: Callable[[jax.Array], Any]
+    """The map from a vector to a position in the user's structure."""
     constrain: TracedFunction | None = None
+    """The map from a vector to the named variables of a model; None for a model that names none."""
 
     @classmethod
     def of(cls, model: Model, unravel: Callable[[jax.Array], Any], example: jax.Array) -> Unpacker:
+        """Return the unpacker for a model whose vectors are like ``example``."""
         if model.constrain is None:
             return cls(unravel)
         constrain = model.constrain
         return cls(unravel, trace(lambda flat: jax.tree.map(jnp.asarray, constrain(unravel(flat))), example))
 
     def __call__(self, flat: jax.Array) -> Any:
-        """Of one vector, under any transformation of JAX."""
+        """Return what one vector stands for; JAX may transform this."""
         return self.unravel(flat) if self.constrain is None else self.constrain(flat)
 
     def all(self, flat: np.ndarray) -> Any:
-        """Of an array of vectors (..., dim), on the host; positions without a copy, variables in blocks."""
+        """Return what vectors (..., dim) stand for, as NumPy arrays that lead with the same axes.
+
+        Positions are not copied; variables are computed in blocks.
+        """
         if self.constrain is None:
             return split(flat, self.unravel)
         rows = flat.reshape(-1, flat.shape[-1])
@@ -81,7 +90,10 @@ def _variables(constrain: TracedFunction, flat: jax.Array) -> Any:
 
 
 def split(flat: np.ndarray, unravel: Callable[[jax.Array], Any]) -> Any:
-    """What ``unravel`` makes of vectors, for a whole array of them at once and without a copy: (..., dim) to leaves."""
+    """Return what ``unravel`` makes of vectors (..., dim), for all of them at once and without a copy.
+
+    The leaves lead with the axes of ``flat`` but its last.
+    """
     leaves, tree = jax.tree.flatten(jax.eval_shape(unravel, jax.ShapeDtypeStruct(flat.shape[-1:], flat.dtype)))
     ends = np.cumsum([leaf.size for leaf in leaves])
     parts = [
@@ -92,7 +104,7 @@ def split(flat: np.ndarray, unravel: Callable[[jax.Array], Any]) -> Any:
 
 
 def labels(tree: Any, lead: int = 0) -> list[str]:
-    """A name for every number of the leaves, in their order; ``lead`` axes are of draws."""
+    """Return a name for every number in the leaves, in their order; the first ``lead`` axes are those of draws."""
     return [
         f"{name}[{', '.join(map(str, at))}]" if at else name
         for name, leaf in named(tree).items()
@@ -101,6 +113,6 @@ def labels(tree: Any, lead: int = 0) -> list[str]:
 
 
 def named(tree: Any) -> dict[str, Any]:
-    """Leaves by name: the keys of a dict, joined by dots where they are nested; "x" if there is but one array."""
+    """Return the leaves by name: keys of dicts, joined by dots where they are nested; "x" for a bare array."""
     paths = jax.tree_util.tree_flatten_with_path(tree)[0]
     return {jax.tree_util.keystr(path, simple=True, separator=".") or "x": leaf for path, leaf in paths}

@@ -15,11 +15,11 @@ from sahmc._support.validate import require, require_library
 from sahmc.models.model import Labels, Model
 
 JITTER = 1.0
-"""Chains start uniformly within this distance of PyMC's initial point, in every unconstrained coordinate, as its do."""
+"""The distance from PyMC's initial point within which chains start uniformly, in every unconstrained coordinate."""
 
 
 def from_pymc(model: Any) -> Model:
-    """A PyMC model as a ``Model``; its log density is compiled to JAX, without callbacks.
+    """Return a PyMC model as a ``Model``, its log density translated to JAX, without callbacks.
 
     Positions are the unconstrained value variables; draws are the free variables and deterministics by name, with the
     model's coords and dims. Prior and likelihood are kept apart, unless the prior is improper. Data are those that the
@@ -66,7 +66,10 @@ def from_pymc(model: Any) -> Model:
 
 
 def _jaxified(get_jaxified_graph: Any, model: Any, outputs: Any) -> Callable[[Any], Any]:
-    """Expressions of the value variables as a function of a position."""
+    """Return PyTensor expressions ``outputs`` of a model as a JAX function of a position.
+
+    ``get_jaxified_graph`` is PyMC's own translator.
+    """
     try:
         graph = get_jaxified_graph(inputs=model.value_vars, outputs=list(outputs))
     except NotImplementedError as error:
@@ -78,7 +81,11 @@ def _jaxified(get_jaxified_graph: Any, model: Any, outputs: Any) -> Callable[[An
 
 
 def _graphs() -> Any:
-    """PyMC's way to JAX, whose import asks JAX for a hundred devices if it comes first, and leaves that behind."""
+    """Return PyMC's translator to JAX.
+
+    Its import asks JAX for a hundred devices, by an environment variable. JAX is started first, so that this has no
+    effect, and the variable is put back.
+    """
     jax.devices()
     before = os.environ.get("XLA_FLAGS")
     from pymc.sampling.jax import get_jaxified_graph
@@ -91,14 +98,14 @@ def _graphs() -> Any:
 
 
 def _outputs(model: Any) -> list[Any]:
-    """Free variables, constrained, and deterministics."""
+    """Return the free variables of a model, constrained, and its deterministics."""
     from pymc.util import get_default_varnames
 
     return list(get_default_varnames(model.unobserved_value_vars, include_transformed=False))
 
 
 def _initial_point(model: Any, values: Mapping[str, Any]) -> dict[str, Any]:
-    """PyMC's initial point, with some variables given by name, constrained."""
+    """Return PyMC's initial point, with ``values`` of some variables, by name and constrained, in its place."""
     from pymc.initial_point import make_initial_point_fn
 
     known = [variable.name for variable in model.free_RVs]
@@ -108,6 +115,7 @@ def _initial_point(model: Any, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _labels(model: Any) -> Labels:
+    """Return coords, dims and data of a model."""
     from pymc.backends.arviz import coords_and_dims_for_inferencedata, find_constants, find_observations
 
     coords, dims = coords_and_dims_for_inferencedata(model)

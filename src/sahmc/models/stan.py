@@ -21,17 +21,18 @@ from sahmc._support.validate import require, require_library
 from sahmc.models.model import Model
 
 RADIUS = 2.0
-"""Chains start uniformly within this distance of 0 in every unconstrained coordinate, as Stan's do."""
+"""The distance from 0 within which chains start uniformly, in every unconstrained coordinate, as Stan's do."""
 THREADS = os.cpu_count() or 1
+"""The number of threads in which Stan computes gradients."""
 
 
 def from_stan(model: Any, data: Mapping[str, Any] | str | os.PathLike[str] | None = None, *, seed: int = 0) -> Model:
-    """A Stan program with its data as a ``Model``.
+    """Return a Stan program with its data as a ``Model``.
 
-    ``model`` is a .stan file, the code itself, or a ``bridgestan.StanModel``, which has its data; ``data`` a dict, a
-    JSON file or JSON text. Draws are parameters, transformed parameters and generated quantities by name; random
-    numbers of the last come from ``seed``. Gradients are computed by Stan, for all chains of a move in one call, in
-    threads. Stan tells no prior from likelihood, so they stay together.
+    ``model`` is a .stan file, the code itself, or a ``bridgestan.StanModel``, which has its data; ``data`` is a dict, a
+    JSON file or JSON text. Draws are parameters, transformed parameters and generated quantities by name; ``seed`` is
+    for the random numbers in generated quantities. Stan computes the gradients, for all chains of a move in one call,
+    in threads. It does not tell prior from likelihood, so they stay together.
     """
     built = model if hasattr(model, "log_density_gradient") else _compiled(model, data)
     must = "a bridgestan.StanModel holds its data already"
@@ -55,6 +56,7 @@ def from_stan(model: Any, data: Mapping[str, Any] | str | os.PathLike[str] | Non
 
 
 def _compiled(model: Any, data: Any) -> Any:
+    """Return the ``bridgestan.StanModel`` of a .stan file, or of code, with its data."""
     require_library("bridgestan", "stan")
     import bridgestan
 
@@ -74,7 +76,7 @@ def _compiled(model: Any, data: Any) -> Any:
 
 
 def _code_file(code: str) -> Path:
-    """In a folder of its own by content, so that the same code is compiled once."""
+    """Write Stan code to a file in a folder named after its content, so that the same code is compiled once."""
     folder = Path(tempfile.gettempdir()) / f"sahmc-stan-{hashlib.blake2b(code.encode(), digest_size=8).hexdigest()}"
     folder.mkdir(exist_ok=True)
     path = folder / "model.stan"
@@ -88,7 +90,10 @@ def _plain(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _log_density(model: Any, dim: int) -> Callable[[Any], Any]:
-    """With its gradient, both from one call to Stan for a whole batch of positions. A ``reject`` is density zero."""
+    """Return the log density as a JAX function with a gradient; a ``reject`` of Stan is density zero.
+
+    Both come from one call to Stan, for a whole batch of positions.
+    """
 
     def one(position: np.ndarray) -> tuple[float, np.ndarray]:
         try:
@@ -116,7 +121,7 @@ def _log_density(model: Any, dim: int) -> Callable[[Any], Any]:
 
 
 def _map(fn: Callable[[np.ndarray], Any], rows: np.ndarray) -> Iterator[Any]:
-    """In threads, since Stan computes without Python's lock; each takes a share of the rows."""
+    """Apply ``fn`` to every row, in threads that each take a share: Stan computes without Python's lock."""
     shares = np.array_split(rows, min(THREADS, len(rows)))
     if len(shares) < 2:
         return map(fn, rows)
@@ -130,7 +135,10 @@ def _threads() -> ThreadPoolExecutor:
 
 
 def _constrain(model: Any, seed: int) -> Callable[[Any], dict[str, Any]]:
-    """Parameters, transformed parameters and generated quantities, by name and in their shapes."""
+    """Return the map from a position to parameters, transformed parameters and generated quantities, by name.
+
+    ``seed`` is for the random numbers in generated quantities.
+    """
     names = model.param_names(include_tp=True, include_gq=True)
     places: dict[str, list[int]] = {}
     for place, name in enumerate(names):
@@ -156,12 +164,16 @@ def _constrain(model: Any, seed: int) -> Callable[[Any], dict[str, Any]]:
 
 
 def _variable(name: str) -> str:
-    """What comes before the indices; the parts of a complex number or a tuple count as variables of their own."""
+    """Return what comes before the indices in the name of an element, such as "x" of "x.2.1".
+
+    The parts of a complex number or a tuple count as variables of their own.
+    """
     match = re.fullmatch(r"(.*?)((?:\.\d+)*)", name)
     assert match is not None
     return match[1]
 
 
 def _shape(names: list[str]) -> tuple[int, ...]:
+    """Return the shape of a variable, from the names of its elements: the indices of the last one."""
     last = names[-1].removeprefix(_variable(names[-1]))
     return tuple(int(index) for index in last.split(".")[1:])

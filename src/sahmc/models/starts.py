@@ -1,4 +1,4 @@
-"""Where chains start."""
+"""The positions from which chains start."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 from sahmc._support.validate import require
+from sahmc.models.energy import BaseEnergy
 from sahmc.models.model import Model
 from sahmc.models.positions import flatten, structure
 
@@ -17,7 +19,11 @@ from sahmc.models.positions import flatten, structure
 def starting_positions(
     model: Model, initvals: Any, chains: int, rng_key: jax.Array
 ) -> tuple[jax.Array, Callable[[jax.Array], Any]]:
-    """Positions of shape (chains, dim), and the map from one of them back to the user's structure."""
+    """Return starting positions (chains, dim), and the map from one of them back to the user's structure.
+
+    ``initvals`` is one position, a list with one for each chain, a function of a key, or None for starts that the model
+    draws. For a model that names its variables it holds these in place of positions.
+    """
     named_variables = model.unconstrain if initvals is not None else None
     if initvals is None:
         require(
@@ -53,13 +59,22 @@ def starting_positions(
 
 
 def finite_starts(chains: Any) -> np.ndarray:
-    """Of which chains all that their states hold is finite: energies, gradients, those of the prior."""
+    """Tell for each chain whether all that its state holds is finite: energies and gradients, the prior's included.
+
+    ``chains`` is a ``ChainState`` whose arrays lead with the chain.
+    """
     rows = [np.asarray(leaf).reshape(len(chains.energy), -1) for leaf in jax.tree.leaves(chains)]
     return np.isfinite(np.concatenate(rows, axis=1)).all(axis=1)
 
 
-def check_starts(energy: jax.Array, grad: jax.Array | None, base: Any) -> None:
-    """Raise for the first chain whose log density or gradient is not finite at its start."""
+def check_starts(
+    energy: Float[Array, " chains"], grad: Float[Array, "chains dim"] | None, base: BaseEnergy | None
+) -> None:
+    """Raise ``ValueError`` for the first chain whose log density or gradient is not finite at its start.
+
+    ``energy`` and ``grad`` are those on which the tilt acts, and ``base`` holds those of the prior, if it is apart.
+    Arrays lead with the chain.
+    """
     for name, value in {
         "log density": energy,
         "gradient of the log density": grad,

@@ -14,45 +14,54 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float, Int, Key
 
 from sahmc._support.validate import require
-from sahmc.algorithm import init, sahmc_step
+from sahmc.algorithm import SAHMCState, init, sahmc_step
 from sahmc.kernels.hmc import HMC
 from sahmc.kernels.nuts import NUTS
 from sahmc.paper import methods
 from sahmc.results.result import Result
-from sahmc.run.step_size import init_step_size, update_step_size
+from sahmc.run.step_size import StepSizeState, init_step_size, update_step_size
 from sahmc.tilt.gain import Gain
 from sahmc.tilt.importance import weighted_ess
-from sahmc.tilt.target import TiltedTarget
+from sahmc.tilt.target import ChainState, TiltedTarget
 from sahmc.tilt.tilts import NoTilt, Tilt
 
 CHUNK, NUTS_CHUNK = 1000, 56
-"""Iterations between two looks at the host."""
+"""Iterations that are compiled as one piece, of HMC and SAHMC and of NUTS; draws are collected after each."""
 NUTS_BURN, LEAVES = 6 * NUTS_CHUNK, 1023
 """Iterations of NUTS that tune its step size; leaves of its largest tree, of 2^10 states."""
 
 
 class Drawn(NamedTuple):
-    """Of each replicate (leading axis) every so many-th draw after the burn-in; and the lowest energy ever seen."""
+    """The draws kept after the burn-in, of one chain on each data set (leading axis)."""
 
     position: np.ndarray
+    """The positions, (data set, draw, dim)."""
     energy: np.ndarray
+    """-log density, (data set, draw)."""
     log_weight: np.ndarray
+    """Log importance weights, (data set, draw), not normalised; all alike for HMC and NUTS."""
     lowest: np.ndarray
+    """The lowest energy ever seen on each data set, the burn-in included."""
     theta: np.ndarray
+    """theta at the end, (data set, region)."""
 
 
 @partial(jax.jit, static_argnames=("log_density", "num", "thin"))
 def _chunk(
-    keys: Any, states: Any, lowest: Any, data: Any, first: Any, log_density: Any, tilt: Tilt, kernel: HMC, gain: Gain,
-    num: int, thin: int,
-) -> Any:  # fmt: skip
-    """``num`` iterations of every replicate, from number ``first`` on."""
+    keys: Key[Array, " sets"], states: SAHMCState, lowest: Float[Array, " sets"], data: Any, first: Int[Array, ""],
+    log_density: Callable[[Any, Any], Any], tilt: Tilt, kernel: HMC, gain: Gain, num: int, thin: int,
+) -> tuple[tuple[SAHMCState, Array], tuple[Array, Array, Array]]:  # fmt: skip
+    """Make ``num`` iterations on every data set, from number ``first`` on, and keep every ``thin``-th draw.
+
+    What returns are the states and the lowest energies; positions, energies and log weights of the draws.
+    """
     regions = tilt.num_regions
     desired = jnp.full(regions, 1.0 / regions, lowest.dtype)
 
-    def one(key: Any, state: Any, low: Any, data: Any) -> Any:
+    def one(key: Key[Array, ""], state: SAHMCState, low: Float[Array, ""], data: Any) -> Any:
         example = state.chains.position[0]
         target = TiltedTarget.build(lambda x: log_density(x, data), example, tilt)
 
@@ -89,9 +98,11 @@ def run_batch(
     seed: int,
     report: Callable[[int, int], None],
 ) -> Drawn:
-    """HMC (``tilt`` None) or SAHMC as printed, on every data set (leading axis of ``data``) from its own start.
+    """Run HMC (``tilt`` None) or SAHMC as printed, one chain on every data set, from its own start.
 
-    In whole chunks: the burn-in ends with one.
+    ``log_density(position, data)`` is that of one data set; ``data`` is a pytree whose arrays lead with the data sets.
+    ``steps`` are leapfrog steps of a trajectory, ``t0`` is that of the gain. Every ``thin``-th iteration after ``burn``
+    is kept, in whole chunks: the burn-in ends with one. ``report(done, total)`` is called after each chunk.
     """
     whole = iterations % CHUNK == 0 and CHUNK % thin == 0
     require(whole, f"iterations must be whole chunks of {CHUNK}, and those of thin", (iterations, thin), "round them")
@@ -99,7 +110,7 @@ def run_batch(
     kernel = HMC(step_size=step_size, num_integration_steps=steps, metric="unit", jitter=0)
     keys = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(seed), jnp.arange(len(starts)))
 
-    def begin(start: Any, data: Any) -> Any:
+    def begin(start: Float[Array, " dim"], data: Any) -> SAHMCState:
         return init(TiltedTarget.build(lambda x: log_density(x, data), start, tilt), start[None])
 
     states = jax.jit(jax.vmap(begin))(jnp.asarray(starts), data)
@@ -118,8 +129,9 @@ def run_batch(
 
 
 def nuts_iterations(gradients: int) -> int:
-    """In whole chunks, so that trees of full size do not cost more than ``gradients``; but one chunk of draws at least,
-    which may be more than a small version has to spend.
+    """Return how many iterations of NUTS do not cost more than ``gradients``, were all its trees of full size.
+
+    They are whole chunks; one chunk of draws at least, which may be more than a small version has to spend.
     """
     return max(gradients // LEAVES // NUTS_CHUNK, 1 + NUTS_BURN // NUTS_CHUNK) * NUTS_CHUNK
 
@@ -134,10 +146,13 @@ def run_nuts(
     seed: int,
     report: Callable[[int, int], None],
 ) -> Drawn:
-    """NUTS, one chain on every data set; its step size is tuned from ``step_size`` to an acceptance of 0.8."""
+    """Run NUTS, one chain on every data set; its step size is tuned from ``step_size`` to an acceptance of 0.8.
+
+    The other arguments are those of ``run_batch``.
+    """
     keys = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(seed), jnp.arange(len(starts)))
 
-    def begin(start: Any, data: Any) -> Any:
+    def begin(start: Float[Array, " dim"], data: Any) -> tuple[ChainState, StepSizeState]:
         target = TiltedTarget.build(lambda x: log_density(x, data), start, NoTilt())
         return target.evaluate(start), init_step_size(jnp.full(1, step_size, start.dtype), eager=False)
 
@@ -155,10 +170,17 @@ def run_nuts(
 
 
 @partial(jax.jit, static_argnames=("log_density", "tuning"))
-def _nuts_chunk(keys: Any, states: Any, lowest: Any, data: Any, first: Any, log_density: Any, tuning: bool) -> Any:
+def _nuts_chunk(
+    keys: Key[Array, " sets"], states: tuple[ChainState, StepSizeState], lowest: Float[Array, " sets"], data: Any,
+    first: Int[Array, ""], log_density: Callable[[Any, Any], Any], tuning: bool,
+) -> tuple[tuple[tuple[ChainState, StepSizeState], Array], tuple[Array, Array]]:  # fmt: skip
+    """Make a chunk of iterations of NUTS on every data set, from number ``first`` on.
+
+    What returns are the states and the lowest energies; positions and energies of the draws.
+    """
     kernel = NUTS(step_size=1.0, metric="unit")
 
-    def one(key: Any, state: Any, low: Any, data: Any) -> Any:
+    def one(key: Key[Array, ""], state: tuple[ChainState, StepSizeState], low: Float[Array, ""], data: Any) -> Any:
         target = TiltedTarget.build(lambda x: log_density(x, data), state[0].position, NoTilt())
 
         def iterate(carry: Any, t: Any) -> Any:
@@ -175,7 +197,11 @@ def _nuts_chunk(keys: Any, states: Any, lowest: Any, data: Any, first: Any, log_
 
 
 def measure(drawn: Drawn, data: Any, quantity: Callable[[Any, Any], Any]) -> dict[str, Any]:
-    """Of every data set: posterior mean of ``quantity(position, data)`` by weight, raw ESS, lowest energy; a trace."""
+    """Measure, on every data set, the posterior mean of ``quantity(position, data)`` by weight, and more.
+
+    What returns, by name: "mean"; "ess", the least, median and largest over coordinates of the draws as they were made;
+    "lowest", the lowest energy, twice, since ``default_on_each`` tells two; and "trace", energies of the first chain.
+    """
 
     @jax.jit
     def mean(position: Any, log_weight: Any, data: Any) -> Any:
@@ -200,9 +226,11 @@ def default_on_each(
     chosen: Sequence[int],
     **options: Any,
 ) -> dict[str, Any]:
-    """As ``measure``, for our default on the data sets ``chosen``; ESS is of weighted means.
+    """Run our default on the data sets ``chosen``, one after the other, and return what ``measure`` does.
 
-    ``model_of(data)`` is what ``sample`` is given.
+    ``model_of(data)`` is what ``sample`` is given, ``gradients`` the budget of each run, ``options`` go to ``sample``.
+    "ess" is of weighted means; "lowest" is of the draws and of all that the run saw; "seconds" is the mean time of a
+    run.
     """
     means, sizes, lowest, traces, seconds = [], [], [], [], []
     for k in chosen:
@@ -219,27 +247,28 @@ def default_on_each(
 
 
 def _lowest(result: Result) -> tuple[float, float]:
-    """The lowest energy of a draw, and the lowest of all: of the modes that the run rolled down to as well."""
+    """Return the lowest energy of a draw, and the lowest of all: of the modes that the run rolled down to as well."""
     drawn = float(-result.log_density.max())
     seen = result.mode_assignment
     return drawn, drawn if seen is None else min(drawn, float(np.min(seen.energy)))
 
 
 def with_data(function: Callable[[Any, Any], Any]) -> Callable[[Any], Callable[[Any], Any]]:
-    """``function(position, data)`` as a function of data that gives one of the position."""
+    """Return ``function(position, data)`` as a function of data that gives one of the position."""
     return lambda data: lambda position: function(position, data)
 
 
 def join(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Blocks of data sets as one."""
+    """Join what ``default_on_each`` returned for several blocks of data sets; the trace is that of the first."""
     arrays = {key: np.concatenate([part[key] for part in parts]) for key in ("mean", "ess", "lowest")}
     return {**arrays, "trace": parts[0]["trace"], "seconds": float(np.mean([part["seconds"] for part in parts]))}
 
 
-def three(ess: Any) -> list[float]:
-    """Least, median and largest over the coordinates that moved."""
+def three(ess: np.ndarray) -> list[float]:
+    """Return the least, median and largest of the effective sample sizes; nan, of what never moved, is left out."""
     return [float(f(ess)) for f in (np.nanmin, np.nanmedian, np.nanmax)]
 
 
 def _one(data: Any, k: int) -> Any:
+    """Return the data set of number ``k``."""
     return jax.tree.map(lambda leaf: leaf[k], data)

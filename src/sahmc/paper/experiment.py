@@ -11,24 +11,31 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sahmc._support.sealed_files import write_whole
 from sahmc._version import __version__
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 QUICK_SEEDS = 3
+"""Runs of each method in the small version of an experiment."""
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """``run(book)`` computes cells and writes tables and pictures. ``seeds`` is how many runs the paper made."""
+    """One experiment of the paper."""
 
     name: str
+    """Its name on the command line."""
     title: str
     seeds: int
+    """How many runs the paper made of each method."""
     run: Callable[[Book], None]
+    """What computes the cells and writes the tables and pictures."""
 
 
 def find(name: str) -> Experiment:
@@ -38,25 +45,35 @@ def find(name: str) -> Experiment:
 
 @dataclass
 class Book:
-    """Where an experiment is written down. A cell that is there, with the same settings, is not computed again."""
+    """The place where an experiment is written down. A cell that is there already is not computed again.
+
+    A cell is the outcome of one method on one problem.
+    """
 
     out: Path
+    """The folder."""
     quick: bool
+    """Whether to make the small version."""
     seeds: int
+    """How many runs to make of each method."""
     progressbar: bool = True
     data: Path | None = None
+    """The file of data, for the experiment that needs one."""
     made: dict[str, None] = field(default_factory=dict)
-    """On what and when the cells were computed."""
+    """The hardware, versions and dates of the cells, each once, in the order in which they came up."""
 
     def __post_init__(self) -> None:
         (self.out / "cells").mkdir(parents=True, exist_ok=True)
 
     def say(self, words: str) -> None:
-        """A line for whoever waits."""
+        """Print a line for whoever waits."""
         print(words, flush=True)
 
     def cell(self, name: str, compute: Callable[..., dict[str, Any]], **settings: Any) -> dict[str, Any]:
-        """``compute(**settings)``, or what it returned before. Arrays are kept beside the numbers."""
+        """Return ``compute(**settings)``, or what it returned before, with the same settings and version.
+
+        The numbers are kept in a file by the ``name`` of the cell, and the arrays beside them.
+        """
         path = self.out / "cells" / f"{name}.json"
         key = json.loads(json.dumps({**settings, "sahmc": __version__}, default=str))
         if path.exists():
@@ -88,7 +105,7 @@ class Book:
             return {**numbers, **{k: arrays[k] for k in arrays.files}}
 
     def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], note: str) -> None:
-        """As CSV and as Markdown, with hardware, versions, seeds and date beneath."""
+        """Write a table as CSV and as Markdown, with ``note``, hardware, versions, seeds and date beneath."""
         with (self.out / f"{name}.csv").open("w", newline="") as file:
             writer = csv.writer(file)
             writer.writerow(columns)
@@ -103,7 +120,8 @@ class Book:
         (self.out / f"{name}.md").write_text("\n".join(lines) + "\n")
         self.say("\n".join(lines))
 
-    def picture(self, name: str, figure: Any) -> None:
+    def picture(self, name: str, figure: Figure) -> None:
+        """Write a figure as PNG, with the caption beneath, and close it."""
         import matplotlib.pyplot as plt
 
         figure.supxlabel(self.caption(), fontsize=6.5, color="0.5")
@@ -112,6 +130,7 @@ class Book:
         self.say(f"  wrote {name}.png")
 
     def caption(self) -> str:
+        """Return on what and when the cells were computed, and the command that does it again."""
         how = " --quick" if self.quick else ""
         return f"{'; '.join(self.made)}. Seeds 0 to {self.seeds - 1}. `sahmc paper run {self.out.name}{how}`."
 
@@ -119,9 +138,10 @@ class Book:
 def run_experiment(
     name: str, out: Path, *, quick: bool, seeds: int | None, data: Path | None = None, progressbar: bool = True
 ) -> Book:
-    """The experiment of this name, written to a folder; what is there already is not computed again.
+    """Run the experiment of this name and write it to the folder ``out``; what is there is not computed again.
 
-    ``data``: a file, for the experiment that needs one.
+    ``quick`` makes a small version, ``seeds`` are the runs of each method (None: as many as the paper made, 3 in the
+    small version), and ``data`` is a file, for the experiment that needs one.
     """
     import matplotlib
 
@@ -134,6 +154,7 @@ def run_experiment(
 
 
 def hardware() -> str:
+    """Return a line on the processor and the versions that computed something."""
     import jax
 
     device = jax.devices()[0].device_kind
@@ -143,12 +164,12 @@ def hardware() -> str:
 
 
 def cell(value: Any) -> str:
-    """Three significant digits, or what it says."""
+    """Return what a table shows of a value: three significant digits of a number with a point, else the value."""
     if isinstance(value, float):
         return "-" if np.isnan(value) else f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
     return str(value)
 
 
 def ratio(ours: float, published: float | int) -> float:
-    """nan where nothing was published."""
+    """Return our number over the published one, which is nan where nothing was published."""
     return ours / published

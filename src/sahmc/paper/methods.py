@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from sahmc.kernels.hmc import HMC
 from sahmc.kernels.nuts import NUTS
+from sahmc.models.model import Model
 from sahmc.results.result import Result
 from sahmc.sampling import sample
 from sahmc.testing.targets import Target
@@ -18,13 +21,28 @@ from sahmc.tilt.importance import autocovariance, weighted_ess
 from sahmc.tilt.partition import EnergyPartition
 
 GRADIENTS = 320
-"""Of one iteration of the default: 32 chains, four moves of two and a half steps in the mean."""
+"""Gradients of one iteration of the default: 32 chains, four moves of two and a half steps in the mean."""
+
+Density = Model | Callable[[Any], Any]
+"""What ``sample`` draws from: a model, or a log density."""
 
 
 def hmc(
-    target: Any, start: Any, step_size: float, steps: int, iterations: int, burn: int, *, thin: int = 1, **options: Any
+    target: Density,
+    start: ArrayLike,
+    step_size: float,
+    steps: int,
+    iterations: int,
+    burn: int,
+    *,
+    thin: int = 1,
+    **options: Any,
 ) -> Result:
-    """Plain HMC with the printed step size, length and identity mass matrix."""
+    """Run plain HMC with the printed step size, ``steps`` leapfrog steps a move and the identity as mass matrix.
+
+    Of all ``iterations`` the first ``burn`` are left out; of the others every ``thin``-th is kept. ``options`` go to
+    ``sahmc.sample``.
+    """
     return run_quietly(
         target,
         start,
@@ -38,8 +56,8 @@ def hmc(
 
 
 def sahmc(
-    target: Any,
-    start: Any,
+    target: Density,
+    start: ArrayLike,
     step_size: float,
     steps: int,
     edges: EnergyPartition,
@@ -50,7 +68,10 @@ def sahmc(
     thin: int = 1,
     **options: Any,
 ) -> Result:
-    """The paper's algorithm to the letter: one theta a chain, from zero, adapting throughout."""
+    """Run the paper's algorithm to the letter: one theta a chain, from zero, adapting throughout.
+
+    ``edges`` cut the energies into regions, and ``t0`` is that of the gain; the other arguments are those of ``hmc``.
+    """
     return run_quietly(
         target,
         start,
@@ -67,18 +88,19 @@ def sahmc(
     )
 
 
-def nuts(target: Any, start: Any, iterations: int, burn: int, **options: Any) -> Result:
-    """Ours, identity mass matrix, step size tuned to an acceptance of 0.8."""
+def nuts(target: Density, start: ArrayLike, iterations: int, burn: int, **options: Any) -> Result:
+    """Run our NUTS, with the identity as mass matrix and a step size tuned to an acceptance of 0.8."""
     return run_quietly(
         target, start, tilt="none", kernel=NUTS(metric="unit"), tune=burn, draws=iterations - burn, **options
     )
 
 
-def default(target: Any, start: Any, gradients: int | float, **options: Any) -> Result:
-    """``sahmc.sample`` with nothing set but the budget: a tenth of it, at least 1000 iterations, for the warm-up.
+def default(target: Density, start: ArrayLike, gradients: int | float, **options: Any) -> Result:
+    """Run ``sahmc.sample`` with nothing set but the budget of ``gradients``, and perhaps ``options``.
 
-    A run that spent more, in its warm-up or on long trajectories, is thrown away and made again, shorter; down to 100
-    iterations and 50 draws, which may be more than a small version has to spend.
+    The warm-up gets a tenth of the iterations or 1000, whichever is more, but no more than half of them. A run that
+    spent more than the budget, in its warm-up or on long trajectories, is thrown away and made again, shorter; down to
+    100 iterations and 50 draws, which may be more than a small version has to spend.
     """
     iterations = int(gradients / GRADIENTS)
     tune = min(max(1000, iterations // 10), max(100, iterations // 2))
@@ -95,19 +117,20 @@ def _printed(step_size: float, steps: int) -> HMC:
     return HMC(step_size=step_size, num_integration_steps=steps, metric="unit", jitter=0)
 
 
-def run_quietly(model: Any, start: Any, **options: Any) -> Result:
+def run_quietly(model: Density, start: ArrayLike, **options: Any) -> Result:
+    """Run ``sahmc.sample`` with these ``options``, and let no warning through."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return sample(model, jnp.asarray(start), **options)
 
 
 def raw_ess(draws: np.ndarray) -> np.ndarray:
-    """Effective sample sizes of the draws as they were made, without weights, as the paper has them: (chain, dim)."""
+    """Return effective sample sizes of the draws as they were made, without weights, as in the paper: (chain, dim)."""
     return own_ess(draws, np.zeros(draws.shape[:2]))
 
 
 def own_ess(draws: np.ndarray, log_weight: np.ndarray) -> np.ndarray:
-    """Effective sample sizes of the weighted means of each chain by itself: (chain, dim)."""
+    """Return effective sample sizes of the weighted means of each chain by itself: (chain, dim)."""
     found = []
     for chain, own in zip(draws, log_weight, strict=True):
         weight = np.exp(own - own.max())[None]
@@ -116,7 +139,7 @@ def own_ess(draws: np.ndarray, log_weight: np.ndarray) -> np.ndarray:
 
 
 def spectral_ess(draws: np.ndarray) -> np.ndarray:
-    """As ``raw_ess``, by the variance of an autoregression at frequency zero, as the R package coda has it.
+    """Return what ``raw_ess`` does, by an autoregression's spectrum at frequency zero, as the R package coda has it.
 
     Its order is the best by AIC, at most 10 log10(n): 59 for 800 000 draws. What a chain remembers for longer it does
     not see, so chains that change modes every few hundred draws look better than they are.
@@ -140,7 +163,7 @@ def _spectral_ess(x: np.ndarray) -> float:
 
 
 def own_masses(draws: np.ndarray, log_weight: np.ndarray, target: Target) -> np.ndarray:
-    """Weighted masses by each chain alone: (chain, mode)."""
+    """Return the mass that each chain by itself, by weight, gives to each mode: (chain, mode)."""
     label = jax.jit(jax.vmap(target.mode))
     found = []
     for chain, own in zip(draws, log_weight, strict=True):
@@ -150,7 +173,10 @@ def own_masses(draws: np.ndarray, log_weight: np.ndarray, target: Target) -> np.
 
 
 def default_masses(target: Target, gradients: int | float, seeds: int, **options: Any) -> dict[str, Any]:
-    """Masses of the modes in runs of the default from ``target.start``, what they cost, and their top temperatures."""
+    """Return the masses of the modes, (run, mode), in ``seeds`` runs of the default from ``target.start``.
+
+    With them come the median of the seconds, and the means of the gradients and of the highest temperature.
+    """
     masses, seconds, spent, tops = [], [], [], []
     for seed in range(seeds):
         result = default(target.log_density, target.start, gradients, random_seed=seed, progressbar=False, **options)
@@ -163,10 +189,15 @@ def default_masses(target: Target, gradients: int | float, seeds: int, **options
 
 
 ERROR_COLUMNS = ("modes found", "rms error of the masses", "its Monte Carlo error")
+"""Columns of a table for what ``errors_of_masses`` returns."""
 
 
 def errors_of_masses(masses: np.ndarray, target: Target) -> tuple[str, float, float]:
-    """Modes that got a tenth of their mass, mean over runs; root mean square error and, by runs, its own error."""
+    """Return how many modes were found, the root mean square error of the ``masses`` (run, mode), and its own error.
+
+    A mode is found if it got a tenth of its mass; their number is the mean over runs. The last error, by the spread
+    between runs, is nan for one run.
+    """
     by_run = ((masses - target.masses) ** 2).mean(axis=1)
     error = float(np.sqrt(by_run.mean()))
     spread = float(by_run.std(ddof=1) / np.sqrt(len(by_run)) / (2 * error)) if len(by_run) > 1 else float("nan")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Int
 
-from sahmc.algorithm import init, sahmc_step
+from sahmc.algorithm import SAHMCState, init, sahmc_step
 from sahmc.kernels.base import draw_noise
 from sahmc.kernels.hmc import HMC
 from sahmc.paper import methods
@@ -22,7 +23,12 @@ from sahmc.tilt.partition import EnergyPartition
 from sahmc.tilt.target import TiltedTarget
 from sahmc.tilt.tilts import NoTilt, StepTilt, Tilt
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 SETS = {"set 1": (-6.0, 4.0), "set 2": (-8.0, 6.0)}
+"""The coordinates a and b of the outer modes, at (a, a) and (b, b)."""
 EPSILON, LENGTH, T0 = 0.3, 20, 5000
 ITERATIONS, BURN = 1_000_000, 200_000
 QUICK = 20
@@ -40,6 +46,7 @@ PUBLISHED: dict[tuple[str, str], tuple[float, ...]] = {
 
 
 def run(book: Book) -> None:
+    """Run all methods on both sets, and write two tables and the picture."""
     scale = QUICK if book.quick else 1
     stan = not book.quick and has_stan()
     if not stan:
@@ -117,7 +124,7 @@ def _compute(book: Book, a: float, b: float, method: str, iterations: int, burn:
 
 
 def _measures(draws: np.ndarray, log_weight: np.ndarray, target: Target) -> dict[str, Any]:
-    """Of each chain by itself."""
+    """Measure each chain by itself: effective sample sizes, masses, and some draws for a picture."""
     every = max(1, draws.shape[1] // 4000)
     return {
         "spectral": methods.spectral_ess(draws),
@@ -176,14 +183,17 @@ def _three(values: np.ndarray) -> list[float]:
 
 
 def first_iterations(target: Target, tilt: Tilt, num: int = 1000) -> tuple[np.ndarray, np.ndarray]:
-    """Positions and momenta of one chain from its first iteration on: the momentum with which each ended."""
+    """Return positions and momenta, (iteration, dim), of one chain in its first ``num`` iterations.
+
+    The momentum is that with which an iteration ended.
+    """
     kernel = HMC(step_size=EPSILON, num_integration_steps=LENGTH, metric="unit", jitter=0)
     start = jnp.asarray(target.start, jnp.float32)
     tilted = TiltedTarget.build(target.log_density, start, tilt)
     desired = jnp.full(tilt.num_regions, 1 / tilt.num_regions)
     gain = Gain(T0)
 
-    def iterate(state: Any, t: Any) -> Any:
+    def iterate(state: SAHMCState, t: Int[Array, ""]) -> tuple[SAHMCState, tuple[Array, Array]]:
         key = jax.random.fold_in(jax.random.key(0), t)
         now = tilted.with_theta(state.theta.theta)
         chain = jax.tree.map(lambda leaf: leaf[0], state.chains)
@@ -197,8 +207,8 @@ def first_iterations(target: Target, tilt: Tilt, num: int = 1000) -> tuple[np.nd
     return np.asarray(position), np.asarray(momentum)
 
 
-def _figure(cells: dict[tuple[str, str], dict[str, Any]]) -> Any:
-    """Positions and momenta of the first 1000 iterations and scatter plots of set 2, as in figure 1; and ours."""
+def _figure(cells: dict[tuple[str, str], dict[str, Any]]) -> Figure:
+    """Plot positions and momenta of the first 1000 iterations and draws of set 2, as in figure 1; and ours."""
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(4, 3, figsize=(11, 14), layout="constrained")
@@ -219,8 +229,8 @@ def _figure(cells: dict[tuple[str, str], dict[str, Any]]) -> Any:
     return figure
 
 
-def _masses(ax: Any, name: str, masses: dict[str, np.ndarray]) -> None:
-    """The mass each run gives to each mode."""
+def _masses(ax: Axes, name: str, masses: dict[str, np.ndarray]) -> None:
+    """Plot the mass that each run gives to each mode."""
     for row, found in enumerate(masses.values()):
         for mode in range(3):
             height = row + 0.22 * (mode - 1)
@@ -231,7 +241,7 @@ def _masses(ax: Any, name: str, masses: dict[str, np.ndarray]) -> None:
     ax.set(title=f"{name}: mode masses, each run", xlabel="weighted mass (truth dashed)", xlim=(-0.05, 1.05))
 
 
-def _scatter(ax: Any, points: np.ndarray, title: str) -> None:
+def _scatter(ax: Axes, points: np.ndarray, title: str) -> None:
     ax.scatter(points[:, 0], points[:, 1], s=3, alpha=0.4, linewidths=0, color="#c2571a", rasterized=True)
     ax.set(title=title, xlabel="x1", ylabel="x2", xlim=(-14, 12), ylim=(-14, 12), aspect="equal")
 

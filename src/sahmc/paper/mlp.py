@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 from sahmc.paper.batch import with_data
 from sahmc.paper.experiment import Book, Experiment
@@ -29,8 +30,10 @@ from sahmc.paper.networks import (
 from sahmc.tilt.partition import EnergyPartition
 
 N, HIDDEN, PRIOR, NOISE, REACH = 300, 10, 5.0, 1.0, 3.0
+"""Data, hidden units, standard deviations of the prior and of the noise, and how far inputs lie from 0."""
 EDGES = (460.0, 560.0, 2.0)
 SWEEP_SETS, SWEEP_SHORTER = 20, 5
+"""Data sets of the sweep over other settings, and how many times shorter its runs are."""
 SWEEP: tuple[dict[str, Any], ...] = (
     {},
     {"size": 200},
@@ -41,25 +44,37 @@ SWEEP: tuple[dict[str, Any], ...] = (
     {"prior": 10.0},
 )
 PUBLISHED = {"HMC": (0.112, 4.1, 40.3, 282.7), "SAHMC": (0.077, 8.3, 184.9, 335.8)}
+"""The loss, and the least, median and largest effective sample size, of the printed table."""
+
+Data = tuple[Float[Array, " rows"], Float[Array, " rows"]]
+"""Inputs and outputs of one data set."""
 
 
-def relu(x: Any) -> Any:
+def relu(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """Return x where it is positive, else 0."""
     return jnp.maximum(x, 0.0)
 
 
-def true_function(x: Any) -> Any:
+def true_function(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """Return f_0(x), the function that the data are of."""
     return 3 * relu(x - 1.5) - relu(x + 1) - 3 * relu(x - 1) + 2 * relu(x)
 
 
-def network(weights: Any, x: Any) -> Any:
-    """alpha_0 + sum_k alpha_k relu(beta_k0 + beta_k1 x), for weights (alpha_0, alpha, beta_0, beta_1) in one vector."""
+def network(weights: Float[Array, " dim"], x: Float[Array, " rows"]) -> Float[Array, " rows"]:
+    """Return f(x) = alpha_0 + sum_k alpha_k relu(beta_k0 + beta_k1 x).
+
+    The weights are (alpha_0, alpha, beta_0, beta_1) in one vector.
+    """
     hidden = (weights.shape[-1] - 1) // 3
     alpha, offset, slope = (weights[1 + i * hidden : 1 + (i + 1) * hidden] for i in range(3))
     return weights[0] + relu(x[:, None] * slope + offset) @ alpha
 
 
-def log_density(weights: Any, data: Any, prior: float = PRIOR) -> Any:
-    """With all constants, so that energies mean what they do in the paper."""
+def log_density(weights: Float[Array, " dim"], data: Data, prior: float = PRIOR) -> Float[Array, ""]:
+    """Return the log posterior density, with all constants, so that energies mean what they do in the paper.
+
+    ``prior`` is the standard deviation of each weight.
+    """
     x, y = data
     residual = (y - network(weights, x)) / NOISE
     size, dim = x.shape[0], weights.shape[0]
@@ -67,23 +82,26 @@ def log_density(weights: Any, data: Any, prior: float = PRIOR) -> Any:
     return fit - 0.5 * jnp.sum((weights / prior) ** 2) - dim * (0.5 * np.log(2 * np.pi) + np.log(prior))
 
 
-def distance(weights: Any, data: Any) -> Any:
-    """The loss of one network: mean of (f_0 - f)^2 over the inputs."""
+def distance(weights: Float[Array, " dim"], data: Data) -> Float[Array, ""]:
+    """Return the loss of one network: the mean of (f_0 - f)^2 over the inputs."""
     x, _ = data
     return jnp.mean((true_function(x) - network(weights, x)) ** 2)
 
 
-def make_data(replicates: int, size: int = N) -> tuple[Any, Any]:
+def make_data(replicates: int, size: int = N) -> tuple[Float[Array, "sets rows"], Float[Array, "sets rows"]]:
+    """Simulate data sets, always the same ones: inputs and outputs."""
     keys = jax.random.split(jax.random.key(2019), 2)
     x = jax.random.uniform(keys[0], (replicates, size), minval=-REACH, maxval=REACH)
     return x, true_function(x) + NOISE * jax.random.normal(keys[1], (replicates, size))
 
 
 def random_starts(replicates: int, hidden: int = HIDDEN) -> np.ndarray:
+    """Draw where chains start, always the same: standard normal weights, (data set, dim)."""
     return np.asarray(jax.random.normal(jax.random.key(7), (replicates, 3 * hidden + 1)))
 
 
 def run(book: Book) -> None:
+    """Run all methods, then the sweep over other settings; write two tables and the picture."""
     cells = networks(book, partial(_printed, book), {"our default": _default})
     rows = [_row(method, cell, cells["HMC"]) for method, cell in cells.items()]
     book.table(
@@ -109,7 +127,7 @@ def _row(method: str, cell: dict[str, Any], base: dict[str, Any]) -> list[Any]:
 
 
 def _printed(book: Book, method: str, scale: int, seeds: int, **setup: Any) -> dict[str, Any]:
-    """HMC or SAHMC on all data sets at once."""
+    """Run HMC, SAHMC or NUTS on all data sets at once; ``setup`` is what a sweep sets otherwise."""
     data, starts = make_data(seeds, setup.get("size", N)), random_starts(seeds, setup.get("hidden", HIDDEN))
     density = partial(log_density, prior=setup.get("prior", PRIOR))
     edges = EnergyPartition.uniform(*setup.get("edges", EDGES))
@@ -121,7 +139,7 @@ def _default(first: int, scale: int, seeds: int) -> dict[str, Any]:
 
 
 def _sweep(book: Book) -> None:
-    """How much the comparison hangs on what the paper does not say: HMC and SAHMC on some data sets, other settings.
+    """Measure how much the comparison hangs on what the paper does not say: HMC and SAHMC with other settings.
 
     The energy range is moved with the lowest energies that HMC finds, as an experimenter would have set it.
     """

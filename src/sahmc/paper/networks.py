@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from sahmc.paper.batch import default_on_each, join, measure, nuts_iterations, r
 from sahmc.paper.experiment import Book, ratio
 from sahmc.tilt.partition import EnergyPartition
 from sahmc.tilt.tilts import StepTilt
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 EPSILON, LENGTH, T0 = 0.005, 25, 1000
 ITERATIONS, BURN, THIN, QUICK = 55_000, 5_000, 10, 11
@@ -21,8 +24,13 @@ DATA_SETS_AT_ONCE = 5
 
 def networks(
     book: Book, printed: Callable[..., dict[str, Any]], ours: Mapping[str, Callable[..., dict[str, Any]]]
-) -> Any:
-    """HMC, SAHMC and NUTS on all data sets at once; ``ours`` in blocks, each of which is kept."""
+) -> dict[str, dict[str, Any]]:
+    """Run HMC, SAHMC and NUTS on all data sets at once, and ``ours`` in blocks, each of which is kept.
+
+    ``printed(method, scale, seeds)`` and each of ``ours``, by name, ``(first, scale, seeds)``, return a cell: what
+    ``measure`` does, and the seconds of a data set. ``scale`` says how many times shorter a small version is, and
+    ``first`` is where the block begins. The cells return by method.
+    """
     settings = dict(scale=QUICK if book.quick else 1, seeds=book.seeds)
     cells = {method: book.cell(method, printed, method=method, **settings) for method in ("HMC", "SAHMC", "NUTS")}
     for name, compute in ours.items():
@@ -35,18 +43,37 @@ def networks(
 
 
 def default_block(
-    model_of: Any, data: Any, starts: np.ndarray, quantity: Any, first: int, scale: int, times: int = 1
+    model_of: Callable[[Any], Any],
+    data: Any,
+    starts: np.ndarray,
+    quantity: Callable[[Any, Any], Any],
+    first: int,
+    scale: int,
+    times: int = 1,
 ) -> dict[str, Any]:
-    """Our default on a block of data sets, with ``times`` the gradients of a printed run each."""
+    """Run our default on the block of data sets from ``first`` on, with ``times`` the gradients of a printed run each.
+
+    ``model_of(data)`` is what ``sample`` is given for one data set, ``quantity(position, data)`` what is averaged.
+    """
     chosen = range(first, min(first + DATA_SETS_AT_ONCE, len(starts)))
     return default_on_each(model_of, data, starts, quantity, times * LENGTH * ITERATIONS // scale, chosen)
 
 
 def printed_batch(
-    book: Book, density: Any, data: Any, starts: np.ndarray, quantity: Any, edges: EnergyPartition, method: str,
+    book: Book,
+    density: Callable[[Any, Any], Any],
+    data: Any,
+    starts: np.ndarray,
+    quantity: Callable[[Any, Any], Any],
+    edges: EnergyPartition,
+    method: str,
     scale: int,
-) -> dict[str, Any]:  # fmt: skip
-    """With the settings the two networks of the paper share. NUTS: with no more gradients than such a run."""
+) -> dict[str, Any]:
+    """Run HMC, SAHMC or NUTS on all data sets, with the settings the two networks of the paper share.
+
+    NUTS gets no more gradients than HMC. ``density(position, data)`` is the log density on one data set, and
+    ``quantity(position, data)`` what is averaged.
+    """
     began = time.perf_counter()
     options: dict[str, Any] = dict(step_size=EPSILON, seed=0, report=_reporter(book, method))
     if method == "NUTS":
@@ -60,7 +87,8 @@ def printed_batch(
     return {**measure(drawn, data, quantity), "seconds": seconds}
 
 
-def _reporter(book: Book, method: str) -> Any:
+def _reporter(book: Book, method: str) -> Callable[[int, int], None]:
+    """Return a function of what is done and all there is to do, which says so at each fifth."""
     shown = 0
 
     def report(done: int, total: int) -> None:
@@ -73,13 +101,16 @@ def _reporter(book: Book, method: str) -> Any:
 
 
 def score_columns(score: str) -> tuple[str, ...]:
-    """Of ``score_row``."""
+    """Return the columns of ``score_row``; ``score`` is what the score is called."""
     ess = ("ESS min", "median", "max", "published min", "published median", "published max")
     return ("method", score, "its standard error", "published", "over published", *ess, "lowest energy")
 
 
 def score_row(method: str, scores: np.ndarray, cell: dict[str, Any], published: tuple[float, ...] | None) -> list[Any]:
-    """``published``: the score and three effective sample sizes."""
+    """Return the row of a method: its score over data sets, effective sample sizes and energy, beside the published.
+
+    ``cell`` is what ``measure`` returned, ``published`` the score and three effective sample sizes.
+    """
     known = published or (float("nan"),) * 4
     mean, error = float(scores.mean()), float(scores.std(ddof=1) / np.sqrt(len(scores)))
     sizes = (float(x) for x in cell["ess"].mean(axis=0))
@@ -95,8 +126,8 @@ def score_row(method: str, scores: np.ndarray, cell: dict[str, Any], published: 
     ]
 
 
-def trace_figure(cells: dict[str, dict[str, Any]], which: str) -> Any:
-    """Energies of one chain of each method, on one scale."""
+def trace_figure(cells: dict[str, dict[str, Any]], which: str) -> Figure:
+    """Plot the energies of one chain of each method, on one scale; ``which`` names the data set."""
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, len(cells), figsize=(3.6 * len(cells), 3.8), layout="constrained", sharey=True)

@@ -8,12 +8,14 @@ probability is on the wrong side of one half.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 from sahmc.models.model import Model
 from sahmc.paper.batch import with_data
@@ -29,40 +31,49 @@ EDGES = (290.0, 360.0, 2.0)
 # test error; ESS min, median, max; lowest energy
 PUBLISHED = {"HMC": (0.383, 1.7, 4.0, 24.9, 294.90), "SAHMC": (0.265, 4.4, 15.0, 34.5, 289.13)}
 
+Data = tuple[Float[Array, "rows predictors"], Float[Array, " rows"], Float[Array, "test predictors"]]
+"""Predictors and classes of the training rows, and predictors of the test rows."""
 
-def logit(weights: Any, x: Any) -> Any:
-    """For weights (alpha_0, alpha, beta_0, beta) in one vector."""
+
+def logit(weights: Float[Array, " dim"], x: Float[Array, "rows predictors"]) -> Float[Array, " rows"]:
+    """Return the log odds of diabetes in each row, for weights (alpha_0, alpha, beta_0, beta) in one vector."""
     hidden = (weights.shape[-1] - 1) // (x.shape[-1] + 2)
     alpha, offset, slope = jnp.split(weights[1:], (hidden, 2 * hidden))
     return weights[0] + jnp.maximum(x @ slope.reshape(-1, hidden) + offset, 0.0) @ alpha
 
 
-def log_likelihood(weights: Any, data: Any) -> Any:
+def log_likelihood(weights: Float[Array, " dim"], data: Data) -> Float[Array, ""]:
+    """Return the log likelihood of the training rows."""
     x, y, _ = data
     score = logit(weights, x)
     return jnp.sum(y * score - jax.nn.softplus(score))
 
 
-def log_prior(weights: Any, spread: float = PRIOR) -> Any:
+def log_prior(weights: Float[Array, " dim"], spread: float = PRIOR) -> Float[Array, ""]:
+    """Return the log prior without its constant; ``spread`` is the standard deviation of each weight."""
     return -0.5 * jnp.sum((weights / spread) ** 2)
 
 
-def log_density(weights: Any, data: Any) -> Any:
+def log_density(weights: Float[Array, " dim"], data: Data) -> Float[Array, ""]:
+    """Return the log posterior density, up to a constant."""
     return log_likelihood(weights, data) + log_prior(weights)
 
 
-def model(data: Any, spread: float = PRIOR) -> Model:
-    """Prior and likelihood apart."""
+def model(data: Data, spread: float = PRIOR) -> Model:
+    """Return the same posterior as a model, with prior and likelihood apart."""
     return Model(log_likelihood=with_data(log_likelihood)(data), log_prior=partial(log_prior, spread=spread))
 
 
-def probability(weights: Any, data: Any) -> Any:
-    """Of diabetes, for the test rows."""
+def probability(weights: Float[Array, " dim"], data: Data) -> Float[Array, " test"]:
+    """Return the probability of diabetes in each test row."""
     return jax.nn.sigmoid(logit(weights, data[2]))
 
 
 def splits(pima: PimaData, seeds: int) -> tuple[Any, np.ndarray]:
-    """Training predictors and classes and test predictors of each split, standardised; and the test classes."""
+    """Divide the rows at random, ``seeds`` times, and return the ``Data`` of all splits and the test classes.
+
+    Arrays lead with the split. Predictors are standardised by the training rows.
+    """
     size = round(TRAINING * len(pima.y))
     parts = []
     for seed in range(seeds):
@@ -75,11 +86,12 @@ def splits(pima: PimaData, seeds: int) -> tuple[Any, np.ndarray]:
 
 
 def random_starts(seeds: int) -> np.ndarray:
+    """Draw where chains start, always the same: standard normal weights, (split, dim)."""
     return np.asarray(jax.random.normal(jax.random.key(7), (seeds, 1 + HIDDEN * 10)))
 
 
 def logistic_regression(x: np.ndarray, y: np.ndarray, new: np.ndarray) -> np.ndarray:
-    """Probabilities for new rows by maximum likelihood, with Newton's method."""
+    """Return the probabilities of ``y`` = 1 in ``new`` rows, fitted to ``x`` and ``y`` by maximum likelihood."""
     design, coefficients = np.column_stack([np.ones(len(x)), x]), np.zeros(x.shape[1] + 1)
     for _ in range(25):
         fitted = 1 / (1 + np.exp(-design @ coefficients))
@@ -89,6 +101,7 @@ def logistic_regression(x: np.ndarray, y: np.ndarray, new: np.ndarray) -> np.nda
 
 
 def run(book: Book) -> None:
+    """Run all methods on random splits of the data, beside a logistic regression; write the table and the picture."""
     pima = load_pima(book.data)
     data, truth = splits(pima, book.seeds)
     starts = random_starts(book.seeds)
@@ -97,7 +110,7 @@ def run(book: Book) -> None:
     def printed(method: str, scale: int, seeds: int) -> dict[str, Any]:
         return printed_batch(book, log_density, data, starts, probability, edges, method, scale)
 
-    def ours(model_of: Any, first: int, scale: int, seeds: int, times: int = 1) -> dict[str, Any]:
+    def ours(model_of: Callable[[Any], Any], first: int, scale: int, seeds: int, times: int = 1) -> dict[str, Any]:
         return default_block(model_of, data, starts, probability, first, scale, times)
 
     variants = {"our default": partial(ours, with_data(log_density)), APART: partial(ours, model)}

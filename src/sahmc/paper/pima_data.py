@@ -19,19 +19,22 @@ POSITIVE, NEGATIVE = ("1", "pos", "tested_positive"), ("0", "neg", "tested_negat
 
 
 class PimaData(NamedTuple):
-    """``x`` (row, 8), ``y`` (row,), 1 for diabetes; and whether they are the published data."""
+    """The rows of a file."""
 
     x: np.ndarray
+    """The eight measurements, (row, 8)."""
     y: np.ndarray
+    """The class of each row, 1 for diabetes."""
     as_published: bool
+    """Whether these are the published data, by their checksum."""
 
 
 class NoDataError(Exception):
-    """They are not here and could not be fetched."""
+    """The error where the data are not here and could not be fetched, or a file does not hold them."""
 
 
 def load_pima(path: Path | None = None) -> PimaData:
-    """From a CSV or ARFF file; else from the cache; else from OpenML into the cache."""
+    """Load the data from a CSV or ARFF file; without one from the cache; else from OpenML into the cache."""
     if path is not None:
         return parse_pima(path.read_text())
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "sahmc" / "pima.arff"
@@ -60,7 +63,10 @@ def _advice() -> str:
 
 
 def parse_pima(text: str) -> PimaData:
-    """Rows of nine entries after any header; the class as 0 or 1, neg or pos, tested_negative or tested_positive."""
+    """Parse the text of a CSV or ARFF file: rows of eight numbers and the class, after any header.
+
+    The class is 0 or 1, neg or pos, tested_negative or tested_positive.
+    """
     rows: list[list[float]] = []
     for number, line in enumerate(text.splitlines(), 1):
         entries = [entry.strip().strip("'\"") for entry in line.split(",")]

@@ -7,11 +7,13 @@ mixture the errors of the masses over runs are turned into an ESS as well.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 from sahmc.hamiltonian.riemannian import SoftAbs, fisher_metric
 from sahmc.kernels.hmc import HMC
@@ -28,21 +30,25 @@ CASES: dict[str, tuple[str, ...]] = {
 }
 
 
-def logistic_regression() -> tuple[Any, Any]:
-    """200 outcomes, six predictors of which neighbours correlate by 0.9, N(0, 3^2) on each coefficient; its metric."""
+def logistic_regression() -> tuple[Callable[[Any], Any], Any]:
+    """Return the log density of a logistic regression on simulated data, and its Fisher metric.
+
+    There are 200 outcomes and six predictors, of which neighbours correlate by 0.9; N(0, 3^2) on each coefficient.
+    """
     rng = np.random.default_rng(0)
     root = np.linalg.cholesky(0.9 ** np.abs(np.subtract.outer(np.arange(6), np.arange(6))))
     design = rng.normal(size=(200, 6)) @ root.T
     outcome = rng.random(200) < 1 / (1 + np.exp(-design @ np.array([1.0, -1.0, 0.5, 0.0, 0.5, -0.5])))
     x, sign = jnp.asarray(design, jnp.float32), jnp.asarray(2.0 * outcome - 1, jnp.float32)
 
-    def log_density(beta: Any) -> Any:
+    def log_density(beta: Float[Array, " dim"]) -> Float[Array, ""]:
         return jnp.sum(jax.nn.log_sigmoid(sign * (x @ beta))) - 0.5 * jnp.sum(beta**2) / 9
 
     return log_density, fisher_metric(lambda beta: 2 * jnp.arcsin(jnp.sqrt(jax.nn.sigmoid(x @ beta))), precision=1 / 9)
 
 
 def run(book: Book) -> None:
+    """Run HMC and Riemannian HMC on both problems, and write the table."""
     draws = DRAWS // (QUICK if book.quick else 1)
     rows: list[list[Any]] = []
     for number, (case, kernels) in enumerate(CASES.items()):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from sahmc.paper.experiment import Book, Experiment
 from sahmc.results.result import Result
 from sahmc.testing.targets import Target, sensor_network
 from sahmc.tilt.partition import EnergyPartition
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 EPSILON, LENGTH, T0 = 0.02, 3, 5000
 FIRST, COUNT = -4.0, 19
@@ -23,6 +26,7 @@ METHODS = ("SAHMC", "HMC", "NUTS", "our default")
 
 
 def run(book: Book) -> None:
+    """Run all methods from the true locations, and write the table and the picture."""
     scale = QUICK if book.quick else 1
     cells = {
         method: book.cell(
@@ -120,8 +124,11 @@ def _own_means(result: Result) -> np.ndarray:
     return np.einsum("cd,cdk->ck", weight / weight.sum(axis=1, keepdims=True), result.draws)
 
 
-def _figure(cells: dict[str, dict[str, Any]]) -> Any:
-    """The four sensors, a column for each method, true places dashed. Raw draws, as in figure 2; ours by weight."""
+def _figure(cells: dict[str, dict[str, Any]]) -> Figure:
+    """Plot draws of the four sensors, a column for each method, with the true places dashed.
+
+    They are raw, as in figure 2; those of our default are by weight.
+    """
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(4, 4, figsize=(11, 9.8), sharex=True, sharey=True, layout="constrained")

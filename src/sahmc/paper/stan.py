@@ -46,16 +46,20 @@ write(jsonlite::toJSON(list(seconds = seconds, steps = steps, version = stan_ver
 
 
 class Sampled(NamedTuple):
-    """``draws`` (chain, draw, dim); seconds and leapfrog steps of each chain, its warm-up included; Stan's version."""
+    """What Stan's chains gave, and what they cost, their warm-up included."""
 
     draws: np.ndarray
+    """The draws after the warm-up, (chain, draw, dim)."""
     seconds: np.ndarray
+    """The time that each chain took."""
     steps: np.ndarray
+    """Leapfrog steps of each chain."""
     version: str
+    """Stan's version."""
 
 
 def has_stan() -> bool:
-    """Whether ``Rscript`` finds rstan."""
+    """Return whether there is an ``Rscript`` that finds rstan."""
     if shutil.which("Rscript") is None:
         return False
     ask = ["Rscript", "-e", "quit(status = !requireNamespace('rstan', quietly = TRUE))"]
@@ -71,7 +75,11 @@ def sample_mixture(
     burn: int,
     chains: int,
 ) -> Sampled:
-    """NUTS on Gaussians of equal weight, each chain from ``start``. The compiled program stays in ``folder``."""
+    """Run Stan's NUTS on a mixture of Gaussians of equal weight, each chain from ``start``.
+
+    ``centres`` are (mode, dim), ``covariances`` (mode, dim, dim). The first ``burn`` of all ``iterations`` are its
+    warm-up. The compiled program stays in ``folder``.
+    """
     given: dict[str, Any] = dict(
         K=len(centres),
         D=centres.shape[1],

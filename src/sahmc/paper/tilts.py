@@ -21,16 +21,18 @@ from sahmc.testing.targets import Target, eight_modes, mixture, sensor_network
 GRADIENTS, QUICK = 2_000_000, 10
 QUICK_TARGETS = ("mixture set 2", "sensor network")
 SETS, SPLITS = 5, 3
-"""Data sets of each network."""
+"""Data sets of the simulated network, and splits of the Pima data."""
 TILTS: dict[str, dict[str, Any]] = {
     "step": {"tilt": "step", "jumps": False},
     "linear": {"tilt": "linear", "jumps": False},
     "tempered": {"jumps": False},
     "tempered, jumps (our default)": {},
 }
+"""Options of ``sample`` for each row of a table; the first is the one others are compared with."""
 
 
 def targets() -> dict[str, Target]:
+    """Return the problems whose mode masses are known, by name."""
     return {
         "mixture set 1": mixture(-6.0, 4.0),
         "mixture set 2": mixture(-8.0, 6.0),
@@ -41,6 +43,7 @@ def targets() -> dict[str, Target]:
 
 
 def run(book: Book) -> None:
+    """Run every tilt on the problems with known masses and on the networks, and write a table of each."""
     scale = QUICK if book.quick else 1
     _known_answers(book, scale)
     _networks(book, scale)
@@ -81,7 +84,7 @@ def _masses(target: Target, options: dict[str, Any], gradients: int, seeds: int,
 
 
 def _networks(book: Book, scale: int) -> None:
-    """Loss or test error and lowest energy, on the first data sets of each network."""
+    """Measure loss or test error and the lowest energy, on the first data sets of each network."""
     sets, splits = (1, 1) if book.quick else (SETS, SPLITS)
     problems: dict[str, Any] = {
         "mlp": (with_data(mlp.log_density), mlp.make_data(200), mlp.random_starts(200), mlp.distance, sets, None)

@@ -23,16 +23,20 @@ FIRST, T0, WIDTH = 500, 5000, 2.0
 
 
 class Case(NamedTuple):
-    """A target, the printed step size and length, the printed partition; barriers out of the first mode."""
+    """A problem of the paper, with the printed settings."""
 
     target: Target
     step_size: float
     length: int
+    """Leapfrog steps of a trajectory."""
     printed: EnergyPartition
+    """The printed partition."""
     barrier: str
+    """The energies of the barriers out of the first mode, for the table."""
 
 
 def cases() -> dict[str, Case]:
+    """Return the problems, by name."""
     regions = EnergyPartition(8.0 + 2.0 * np.arange(21))
     return {
         "mixture set 1": Case(mixture(-6.0, 4.0), 0.3, 20, EnergyPartition.uniform(0, 20, 2), "8.1, 11.4"),
@@ -44,12 +48,13 @@ def cases() -> dict[str, Case]:
 
 
 def _height(dim: int, edge: float) -> str:
-    """Energies of the saddles to a neighbour along one edge and between the two groups of modes."""
+    """Return the energies of the saddles to a neighbour along one edge and between the two groups of modes."""
     bottom = 0.5 * dim * np.log(2 * np.pi) + np.log(8)
     return f"{bottom + edge**2 / 8 - np.log(2):.1f}, {bottom + (dim - 2) * edge**2 / 8 - np.log(2):.1f}"
 
 
 def run(book: Book) -> None:
+    """Run SAHMC on the printed partition and on that of a first stage, and our default; write the table."""
     scale = QUICK if book.quick else 1
     rows: list[list[Any]] = []
     for number, (name, case) in enumerate(cases().items()):
@@ -109,7 +114,7 @@ def _compute(case: Case, method: str, iterations: int, burn: int, seeds: int, pr
 
 
 def partition_of(energy: np.ndarray) -> EnergyPartition:
-    """Edges from the lowest to the highest energy seen."""
+    """Return the partition with edges from the lowest to the highest of the energies seen."""
     count = max(2, int((energy.max() - energy.min()) / WIDTH) + 1)
     return EnergyPartition(float(energy.min()) + WIDTH * np.arange(1, count + 1))
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import ModuleType
 
 
-def pyplot() -> Any:
+def pyplot() -> ModuleType:
     """Return ``matplotlib.pyplot``; raise ``ValueError`` where it is not installed."""
     try:
         import matplotlib.pyplot as plt

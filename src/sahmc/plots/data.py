@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,25 +16,32 @@ POINTS = 4000
 
 
 class BarrierCurve(NamedTuple):
-    """Energy above that of x1 along a path, and where it is highest."""
+    """The energy along a path from x1 to x2, as points of a curve."""
 
     distance: np.ndarray
+    """Arc length from x1."""
     energy: np.ndarray
+    """Energy above that of x1."""
     top: int
+    """The number of the highest point."""
 
     @property
     def peak(self) -> tuple[float, float]:
+        """The distance and the energy of the highest point."""
         return float(self.distance[self.top]), float(self.energy[self.top])
 
 
 def barrier_curves(barrier: EnergyBarrier) -> list[BarrierCurve]:
-    """Before the tilt and, if there is one, after it: both begin at 0 and rise to their heights."""
+    """Return the curve of a barrier before the tilt and, if there is one, that after it; both begin at energy 0."""
     both = [barrier.energy, barrier.tilted_energy]
     return [BarrierCurve(barrier.distance, e - e[0], int(np.argmax(e))) for e in both if e is not None]
 
 
 def ranked_modes(record: RunRecord) -> tuple[np.ndarray, np.ndarray]:
-    """The mode of each draw (chain, draw), counted from the heaviest, and their masses; one mode if none are known."""
+    """Return the mode of each draw (chain, draw), numbered from the heaviest, and the masses in this order.
+
+    There is one mode, with all the mass, where none are known.
+    """
     if record.modes is None:
         return np.zeros(record.draws.energy.shape, int), np.ones(1)
     mass = record.modes.mass(record.weight)
@@ -45,15 +52,20 @@ def ranked_modes(record: RunRecord) -> tuple[np.ndarray, np.ndarray]:
 
 
 class Trace(NamedTuple):
-    """Of one chain after the other: a value at each time, and the mode."""
+    """The path of some chains, one after the other: a point for each draw shown."""
 
     time: np.ndarray
+    """The number of the draw, counted on from chain to chain."""
     value: np.ndarray
     mode: np.ndarray
+    """The mode of the draw, numbered from the heaviest."""
 
 
 def energy_trace(record: RunRecord, chains: int = 4) -> Trace:
-    """-log density above its lowest, of some chains, evenly chosen, thinned to what a picture can show."""
+    """Return -log density above its lowest, for ``chains`` chains, evenly chosen.
+
+    Draws are thinned to what a picture can show.
+    """
     chosen = np.linspace(0, len(record.draws.energy) - 1, min(chains, len(record.draws.energy))).astype(int)
     draws = record.draws.energy.shape[1]
     every = -(-draws * len(chosen) // (2 * POINTS))
@@ -64,37 +76,40 @@ def energy_trace(record: RunRecord, chains: int = 4) -> Trace:
 
 
 def level_trace(record: RunRecord, chains: int = 3) -> np.ndarray:
-    """Regions of some chains over the draws, (chain, draw)."""
+    """Return the regions of ``chains`` chains, evenly chosen, over the draws: (chain, draw)."""
     return record.draws.region[
         np.linspace(0, len(record.draws.region) - 1, min(chains, len(record.draws.region))).astype(int)
     ]
 
 
 class Visits(NamedTuple):
-    """Share of the visits to each region, and the share desired."""
+    """The visits to each region, of all chains together."""
 
     share: np.ndarray
+    """The share of the visits that each region had while draws were made."""
     desired: np.ndarray
+    """The share it was to have."""
 
 
 def visit_shares(record: RunRecord) -> Visits:
+    """Return how the visits of a run divide among the regions."""
     visits = record.learnt.visits.reshape(-1, record.learnt.visits.shape[-1]).sum(axis=0)
     return Visits(visits / max(1, visits.sum()), record.learnt.desired)
 
 
 class ThetaLines(NamedTuple):
-    """theta + log desired of each region, less that of the first: the log masses that theta stands for.
-
-    ``moves`` are those made by then, and ``frozen`` those after which drawing began.
-    """
+    """The path of theta, at some moments of a run."""
 
     moves: np.ndarray
+    """Moves made by then."""
     theta: np.ndarray
+    """theta + log desired, less that of the first region, (moment, region): the log masses that theta stands for."""
     frozen: float
+    """Moves after which drawing began."""
 
 
 def theta_lines(record: RunRecord) -> ThetaLines:
-    """The mean over chains where each has its own."""
+    """Return the path of theta; its mean over chains where each has its own."""
     assert record.learnt.trace is not None
     theta = record.learnt.trace.theta if record.learnt.trace.theta.ndim == 2 else record.learnt.trace.theta.mean(axis=1)
     theta = theta + np.log(record.learnt.trace.desired)
@@ -103,14 +118,18 @@ def theta_lines(record: RunRecord) -> ThetaLines:
 
 
 class Coordinates(NamedTuple):
-    """Some coordinates of the position with their names: (chain, draw, coordinate)."""
+    """Some coordinates of the draws, with their names."""
 
     names: list[str]
     values: np.ndarray
+    """The draws, (chain, draw, coordinate)."""
 
 
 def chosen_coordinates(record: RunRecord, num: int) -> Coordinates:
-    """Those in which the modes lie furthest apart, for the spread within them; the first ones if there is one mode."""
+    """Return the ``num`` coordinates in which the modes lie furthest apart, compared with the spread within them.
+
+    They are the first ones if there is only one mode.
+    """
     names, columns = [], []
     for name, leaf in named(record.draws.values).items():
         flat = leaf.reshape(*leaf.shape[:2], -1)
@@ -128,7 +147,7 @@ def chosen_coordinates(record: RunRecord, num: int) -> Coordinates:
 
 
 def _separation(values: np.ndarray, label: np.ndarray, weight: np.ndarray) -> float:
-    """Variance between modes over that within them."""
+    """Return the variance of a coordinate between modes over that within them."""
     flat = label.ravel()
     mass = np.bincount(flat, weight.ravel())
     safe = np.where(mass > 0, mass, 1.0)
@@ -140,15 +159,20 @@ def _separation(values: np.ndarray, label: np.ndarray, weight: np.ndarray) -> fl
 
 
 class Scatter(NamedTuple):
-    """Equal-weight draws (draw, coordinate), their modes, and the masses of these."""
+    """Draws of the posterior with equal weight, in some coordinates."""
 
     names: list[str]
+    """The names of the coordinates."""
     points: np.ndarray
+    """The draws, (draw, coordinate)."""
     mode: np.ndarray
+    """The mode of each draw, numbered from the heaviest."""
     mass: np.ndarray
+    """The masses of the modes, heaviest first."""
 
 
 def posterior_scatter(record: RunRecord, num: int = 2) -> Scatter:
+    """Return equal-weight draws of the posterior in the ``num`` coordinates that tell the modes apart best."""
     names, values = chosen_coordinates(record, num)
     label, mass = ranked_modes(record)
     index = resample_index(record, min(POINTS, record.draws.energy.size), 0)
@@ -156,16 +180,20 @@ def posterior_scatter(record: RunRecord, num: int = 2) -> Scatter:
 
 
 class Marginal(NamedTuple):
-    """Densities of one coordinate, in bins: of the draws as they were made, and of the posterior."""
+    """The density of one coordinate, by histograms."""
 
     name: str
+    """The name of the coordinate."""
     edges: np.ndarray
+    """The edges of the bins."""
     tilted: np.ndarray
+    """The density of the draws as they were made, under the tilt."""
     posterior: np.ndarray
+    """The density of the draws by weight."""
 
 
 def marginal(record: RunRecord, bins: int = 80) -> Marginal:
-    """Of the coordinate in which the modes lie furthest apart."""
+    """Return the histograms of the coordinate in which the modes lie furthest apart."""
     names, values = chosen_coordinates(record, 1)
     flat = values[..., 0].ravel()
     low, high = np.quantile(flat, [0.001, 0.999])
@@ -176,8 +204,8 @@ def marginal(record: RunRecord, bins: int = 80) -> Marginal:
 
 
 def region_axis(record: RunRecord) -> tuple[np.ndarray, str]:
-    """What regions are, for an axis: temperatures, energies or numbers."""
-    partition: Any = record.partition
+    """Return the numbers of the regions, and what an axis with them is called."""
+    partition = record.partition
     if partition is not None and hasattr(partition, "betas"):
         return np.arange(len(partition.betas)), "level, from the posterior up"
     return np.arange(record.learnt.theta.shape[-1]), "subregion, by energy"

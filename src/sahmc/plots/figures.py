@@ -1,10 +1,10 @@
-"""Pictures of a result. The arrays are made in ``plot_data``; here they are drawn, on axes of matplotlib."""
+"""Pictures of a result. The arrays are made in ``sahmc.plots.data``; here they are drawn, on axes of matplotlib."""
 
 from __future__ import annotations
 
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,15 +15,24 @@ from sahmc.plots.backend import pyplot
 from sahmc.results.result import Result
 from sahmc.results.summary import headline
 
-BOLD = {"textcoords": "offset points", "ha": "center", "fontsize": 15, "fontweight": "bold"}
-PAPER = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1}
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+BOLD: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "fontsize": 15, "fontweight": "bold"}
+"""Options of a label in bold."""
+PAPER: dict[str, Any] = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1}
+"""Options of the white box beneath a label."""
 WARM, COLD, GREY = "#c2571a", "#1f6f8b", "0.55"
 COLOURS = ("#1f6f8b", "#c2571a", "#5b8c3a", "#8a4f9e", "#c9a227", "#3f4e8c", "#b03a55", "#4aa3a2")
-"""Of modes, heaviest first; the rest are grey."""
+"""Colours of the modes, heaviest first; the rest are grey."""
 
 
-def plot_energy(result: Result, ax: Any = None, *, chains: int = 4) -> Any:
-    """-log density of some chains above its lowest, one after the other, coloured by mode."""
+def plot_energy(result: Result, ax: Axes | None = None, *, chains: int = 4) -> Axes:
+    """Plot -log density above its lowest, for ``chains`` chains one after the other, coloured by mode.
+
+    The axes, ``ax`` or new ones if None, are returned.
+    """
     ax = _axes(ax)
     trace = data.energy_trace(result.record, chains)
     ax.set_yscale("log")
@@ -37,8 +46,11 @@ def plot_energy(result: Result, ax: Any = None, *, chains: int = 4) -> Any:
     return ax
 
 
-def plot_visits(result: Result, ax: Any = None) -> Any:
-    """How often each level or subregion was visited, beside what was desired."""
+def plot_visits(result: Result, ax: Axes | None = None) -> Axes:
+    """Plot how often each level or subregion was visited, beside what was desired.
+
+    The axes, ``ax`` or new ones if None, are returned.
+    """
     ax = _axes(ax)
     share, desired = data.visit_shares(result.record)
     where, name = data.region_axis(result.record)
@@ -57,8 +69,11 @@ def plot_visits(result: Result, ax: Any = None) -> Any:
     return ax
 
 
-def plot_theta(result: Result, ax: Any = None) -> Any:
-    """The path of theta: the log mass it stands for, a line for each region, less that of the first."""
+def plot_theta(result: Result, ax: Axes | None = None) -> Axes:
+    """Plot the path of theta: the log mass it stands for, a line for each region, less that of the first.
+
+    The axes, ``ax`` or new ones if None, are returned.
+    """
     ax = _axes(ax)
     require(
         result.theta_trace is not None, "plot_theta needs the trace of theta", "a result without it", "sample again"
@@ -88,8 +103,11 @@ def plot_theta(result: Result, ax: Any = None) -> Any:
     return ax
 
 
-def plot_round_trips(result: Result, ax: Any = None, *, chains: int = 3) -> Any:
-    """Levels of some chains over time: trips from the posterior, at the bottom, to the top and back."""
+def plot_round_trips(result: Result, ax: Axes | None = None, *, chains: int = 3) -> Axes:
+    """Plot the levels of ``chains`` chains over time: trips from the posterior, at the bottom, to the top and back.
+
+    The axes, ``ax`` or new ones if None, are returned.
+    """
     ax = _axes(ax)
     levels = data.level_trace(result.record, chains)
     height = result.theta.shape[-1]
@@ -102,10 +120,12 @@ def plot_round_trips(result: Result, ax: Any = None, *, chains: int = 3) -> Any:
     return ax
 
 
-def plot_pair(result: Result, ax: Any = None, *, num: int = 2) -> Any:
-    """Draws of the posterior in pairs of coordinates, coloured by mode, with the masses; an array of axes if num > 2.
+def plot_pair(result: Result, ax: Axes | None = None, *, num: int = 2) -> Any:
+    """Plot draws of the posterior in pairs of coordinates, coloured by mode, with the masses of the modes.
 
-    The coordinates are those in which the modes lie furthest apart.
+    The coordinates are the ``num`` in which the modes lie furthest apart. The axes, ``ax`` or new ones if None, are
+    returned. For more than two coordinates there is a plot for each pair, on a new figure, and an array of axes is
+    returned. A posterior with one coordinate gets a histogram.
     """
     require_count(num, "num", least=2)
     scatter = data.posterior_scatter(result.record, num)
@@ -125,7 +145,7 @@ def plot_pair(result: Result, ax: Any = None, *, num: int = 2) -> Any:
     return axes
 
 
-def _pair(ax: Any, scatter: data.Scatter, i: int, j: int, title: str | None = None) -> Any:
+def _pair(ax: Axes, scatter: data.Scatter, i: int, j: int, title: str | None = None) -> Axes:
     x, y = scatter.points[:, i], scatter.points[:, j]
     ax.scatter(x, y, c=_colours(scatter.mode), s=5, alpha=0.4, linewidths=0, rasterized=True)
     for k, mass in enumerate(scatter.mass[: len(COLOURS)]):
@@ -147,14 +167,17 @@ def _pair(ax: Any, scatter: data.Scatter, i: int, j: int, title: str | None = No
     return ax
 
 
-def _histogram(ax: Any, scatter: data.Scatter) -> Any:
+def _histogram(ax: Axes, scatter: data.Scatter) -> Axes:
     ax.hist(scatter.points[:, 0], bins=60, color=COLD, alpha=0.8)
     _label(ax, "Posterior", scatter.names[0], "draws")
     return ax
 
 
-def plot_marginal(result: Result, ax: Any = None) -> Any:
-    """One coordinate as it was sampled, under the tilt, and after weighting: the posterior."""
+def plot_marginal(result: Result, ax: Axes | None = None) -> Axes:
+    """Plot the density of one coordinate as it was sampled, under the tilt, and after weighting: the posterior.
+
+    It is the coordinate in which the modes lie furthest apart. The axes, ``ax`` or new ones if None, are returned.
+    """
     ax = _axes(ax)
     found = data.marginal(result.record)
     ax.stairs(found.tilted, found.edges, color=WARM, linewidth=1.6, label="draws, under the tilt")
@@ -165,8 +188,8 @@ def plot_marginal(result: Result, ax: Any = None) -> Any:
     return ax
 
 
-def plot_overview(result: Result) -> Any:
-    """Six plots on one sheet; returns the figure."""
+def plot_overview(result: Result) -> Figure:
+    """Plot all six pictures of a run on one sheet, headed by its findings, and return the figure."""
     plt = pyplot()
     figure, axes = plt.subplots(2, 3, figsize=(14, 8), layout="constrained")
     plots = (plot_pair, plot_marginal, plot_energy, plot_visits, plot_theta, plot_round_trips)
@@ -178,8 +201,11 @@ def plot_overview(result: Result) -> Any:
     return figure
 
 
-def plot_barrier(barrier: EnergyBarrier, ax: Any = None) -> Any:
-    """Draw the energy along the path from x1 to x2, before and after the tilt, on matplotlib axes, and return these."""
+def plot_barrier(barrier: EnergyBarrier, ax: Axes | None = None) -> Axes:
+    """Plot the energy along the path from x1 to x2, before and after the tilt.
+
+    The axes, ``ax`` or new ones if None, are returned.
+    """
     if ax is None:
         ax = pyplot().subplots(figsize=(8, 4.8), layout="constrained")[1]
     curves = data.barrier_curves(barrier)
@@ -204,14 +230,15 @@ def plot_barrier(barrier: EnergyBarrier, ax: Any = None) -> Any:
     return ax
 
 
-def save_figure(figure: Any, path: str | PathLike[str]) -> None:
-    """Write a picture and let go of it."""
+def save_figure(figure: Figure, path: str | PathLike[str]) -> None:
+    """Save a figure to a file, whose ending says how, and close it."""
     require(Path(path).parent.is_dir(), "the folder must exist", str(Path(path).parent), "make it, or choose another")
     figure.savefig(path, dpi=130)
     pyplot().close(figure)
 
 
-def _axes(ax: Any) -> Any:
+def _axes(ax: Axes | None) -> Axes:
+    """Return the axes given, or new ones."""
     return pyplot().subplots(figsize=(6, 4.2), layout="constrained")[1] if ax is None else ax
 
 
@@ -219,7 +246,7 @@ def _colours(mode: np.ndarray) -> list[str]:
     return [COLOURS[k] if k < len(COLOURS) else "0.6" for k in mode]
 
 
-def _label(ax: Any, title: str, x: str, y: str) -> None:
+def _label(ax: Axes, title: str, x: str, y: str) -> None:
     if title:
         ax.set_title(title, fontsize=12)
     ax.set_xlabel(x, fontsize=10)

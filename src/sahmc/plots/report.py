@@ -8,7 +8,7 @@ import io
 import time
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sahmc._support.tables import Table
 from sahmc._support.validate import require
@@ -16,6 +16,9 @@ from sahmc.plots.backend import pyplot
 from sahmc.plots.figures import plot_overview, plot_pair
 from sahmc.results.records import Finding
 from sahmc.results.result import Result
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 68rem; margin: 2.5rem auto; padding: 0 1.5rem; }
@@ -36,13 +39,14 @@ CITE = "J. Yun, M. Shin, I. H. Jin and F. Liang, Stochastic approximation Hamilt
 
 
 def write_report(result: Result, path: str | PathLike[str]) -> None:
-    """Findings on top, then summary, modes, plots, settings, and how to cite."""
+    """Write one HTML page about a run: findings on top, then summary, modes, plots, settings, and how to cite."""
     out = Path(path)
     require(out.parent.is_dir(), "the folder must exist", str(out.parent), "make it, or choose another")
     out.write_text(page(result), encoding="utf-8")
 
 
 def page(result: Result) -> str:
+    """Return the page about a run as HTML, with its pictures inside."""
     summary = result.summary()
     sections = [
         f"<h1>sahmc run</h1><p class='line'>{html.escape(summary.headline)}</p>",
@@ -106,8 +110,8 @@ def _settings(result: Result) -> str:
     return f"<div class='wide'>{Table('', [''], list(rows), [[str(v)] for v in rows.values()]).to_html()}</div>"
 
 
-def _image(figure: Any, name: str) -> str:
-    """A picture inside the page."""
+def _image(figure: Figure, name: str) -> str:
+    """Return a figure as HTML that holds the picture itself, and close it; ``name`` is read out in its place."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=110)
     pyplot().close(figure)

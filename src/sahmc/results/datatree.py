@@ -30,9 +30,10 @@ def to_datatree(
     coords: Mapping[str, Any],
     dims: Mapping[str, Any],
 ) -> xr.DataTree:
-    """Return the groups of ``Result.to_datatree``.
+    """Return a run as a tree, with the groups of ``Result.to_datatree``.
 
-    ``index`` are the chain and the draw of each equal-weight draw, which ``rejuvenated`` are, if they were moved.
+    ``index`` holds the chain and the draw of each equal-weight draw; ``rejuvenated`` are these draws after some moves,
+    or None. ``coords`` and ``dims`` are ArviZ's, added to those that the model has.
     """
     import arviz_base
     import xarray as xr
@@ -95,7 +96,7 @@ def to_inferencedata(tree: xr.DataTree) -> arviz.InferenceData:
 
 
 def _own_statistics(draws: DrawRecord) -> dict[str, np.ndarray]:
-    """Return what is known of draws by the names of ArviZ's schema, and U by the name of energy."""
+    """Return the statistics of draws by the names of ArviZ's schema; ``energy`` is what the tilt acts on."""
     found = {
         "lp": draws.log_density,
         "energy": draws.energy,
@@ -107,9 +108,9 @@ def _own_statistics(draws: DrawRecord) -> dict[str, np.ndarray]:
 
 
 def _statistics(record: RunRecord) -> dict[str, np.ndarray]:
-    """Return the statistics of the draws that were kept.
+    """Return the statistics of the draws of a run, step sizes and modes included.
 
-    What ArviZ calls energy is a Hamiltonian, so U is left out of the group it reads.
+    What ArviZ calls energy is a Hamiltonian, so ``energy`` must be left out of the group it reads.
     """
     step_size = record.learnt.step_size
     found = _own_statistics(record.draws)
@@ -118,7 +119,7 @@ def _statistics(record: RunRecord) -> dict[str, np.ndarray]:
 
 
 def _learnt(record: RunRecord) -> Variables:
-    """Return what the run has learnt, for each region."""
+    """Return what the run has learnt, for each region, level, chain, mode or moment."""
     learnt, modes, partition = record.learnt, record.modes, record.partition
     own = ("chain",) if learnt.theta.ndim == 2 else ()
     found: dict[str, Any] = {

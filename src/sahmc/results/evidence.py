@@ -1,4 +1,4 @@
-"""Masses of the regions and the marginal likelihood, from theta and the visits under it."""
+"""The masses of the regions and the marginal likelihood, from theta and the visits under it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sahmc.tilt.tilts import TemperedTilt
 def membership(record: RunRecord, every: tuple[int, int] = (1, 1)) -> np.ndarray:
     """Return the membership of draws in every region under the frozen theta, (chain, draw, region).
 
-    ``every`` takes every so many-th chain and draw.
+    ``every`` is (i, j) to take every i-th chain and every j-th draw.
     """
     theta = jnp.asarray(record.learnt.theta)
     energy = jnp.asarray(record.draws.energy[:: every[0], :: every[1]])
@@ -28,8 +28,8 @@ def membership(record: RunRecord, every: tuple[int, int] = (1, 1)) -> np.ndarray
 def log_omega(record: RunRecord, log_total: float = 0.0) -> np.ndarray:
     """Return log omega_i of every region; for a tempered tilt log Z(beta_i), level 0 being the posterior.
 
-    ``log_total`` is the known log of the total. Regions never visited have -inf. While theta is frozen the frequencies
-    are those observed, otherwise pi_i + nu of the paper.
+    ``log_total`` is the known log of their total or, for a tempered tilt, of Z(1). Regions never visited have -inf.
+    Where theta was frozen, the frequencies used are those observed, otherwise pi_i + nu of the paper.
     """
     learnt = record.learnt
     frequency = np.asarray(expected_frequency(jnp.asarray(learnt.desired), jnp.asarray(learnt.visits > 0)))
@@ -46,7 +46,10 @@ def log_omega(record: RunRecord, log_total: float = 0.0) -> np.ndarray:
 
 
 def log_evidence(record: RunRecord) -> Expectation:
-    """Return the log marginal likelihood and its standard error: log Z(1) - log Z(0) of a ladder up to the prior."""
+    """Return the log marginal likelihood and its standard error: log Z(1) - log Z(0) of a ladder up to the prior.
+
+    A run without such a ladder, or whose theta was not frozen and shared, raises ``ValueError``.
+    """
     partition, settings = record.partition, record.settings
     top = float(partition.betas[-1]) if isinstance(partition, TemperatureLadder) else None
     require(

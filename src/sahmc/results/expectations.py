@@ -19,11 +19,14 @@ from sahmc.tilt.importance import (
 )
 
 Quantity = Callable[[Any], Any]
-"""A function of one position."""
+"""A function of one position, or of the named variables of a model, written with ``jax.numpy``."""
 
 
 def values(record: RunRecord, fn: Quantity | None = None) -> Any:
-    """Return ``fn`` of every draw as arrays (chain, draw, ...), some chains at a time; the draws themselves if None."""
+    """Return ``fn`` of every draw as arrays (chain, draw, ...), or the draws themselves if None.
+
+    It is computed for some chains at a time, to spare memory.
+    """
     draws = record.draws.values
     if fn is None:
         return draws
@@ -38,7 +41,7 @@ def values(record: RunRecord, fn: Quantity | None = None) -> Any:
 
 
 def expectation(record: RunRecord, fn: Quantity | None) -> Expectation:
-    """Return the posterior mean of ``fn`` of a position and its Monte Carlo standard error."""
+    """Return the posterior mean of ``fn`` and its Monte Carlo standard error; None stands for the position itself."""
     weight = record.weight
     leaves, tree = jax.tree.flatten(values(record, fn))
     parts = [by_columns(lambda columns: weighted_mean(columns, weight), leaf) for leaf in leaves]
@@ -46,7 +49,7 @@ def expectation(record: RunRecord, fn: Quantity | None) -> Expectation:
 
 
 def effective_sample_size(record: RunRecord, fn: Quantity | None) -> Any:
-    """Return the effective sample size of ``expectation(fn)``."""
+    """Return the effective sample size of the posterior mean of ``fn``, in the structure of what ``fn`` returns."""
     weight = record.weight
 
     def measure(columns: np.ndarray) -> tuple[np.ndarray]:
@@ -56,6 +59,9 @@ def effective_sample_size(record: RunRecord, fn: Quantity | None) -> Any:
 
 
 def resample_index(record: RunRecord, size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return which chain and which draw each of ``size`` equal-weight draws is, in time order."""
+    """Return which chain and which draw each of ``size`` equal-weight draws is, in time order.
+
+    ``seed`` is for the one random number that this takes.
+    """
     index = systematic_resample(record.weight.ravel(), size, np.random.default_rng(seed))
     return np.unravel_index(index, record.draws.log_weight.shape)  # type: ignore[return-value]

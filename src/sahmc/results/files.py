@@ -1,4 +1,4 @@
-"""A run in a file."""
+"""Files in which the record of a run is stored."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ FORMAT = 2
 
 
 def check_target(path: str | PathLike[str], overwrite: bool) -> Path:
-    """Where a result is to go, once it is known that it can go there."""
+    """Return the path to which a result is to go, or raise ``ValueError`` if it cannot go there.
+
+    An existing file is refused unless ``overwrite``.
+    """
     target = Path(path)
     require(
         overwrite or not target.exists(),
@@ -48,7 +51,11 @@ def check_target(path: str | PathLike[str], overwrite: bool) -> Path:
 
 
 def save(record: RunRecord, path: str | PathLike[str], overwrite: bool) -> None:
-    """Write NetCDF, or Zarr by the ending of the name: the DataTree, and what else ``load`` needs, as attributes."""
+    """Write a record as NetCDF or, by the ending of the name, as Zarr.
+
+    That is the tree of ``to_datatree``, and what else ``load`` needs, as attributes. An existing file is refused unless
+    ``overwrite``.
+    """
     target = check_target(path, overwrite)
     tree = to_datatree(record, resample_index(record, record.draws.log_weight.size, 0), None, {}, {})
     tree.attrs.update(
@@ -57,6 +64,7 @@ def save(record: RunRecord, path: str | PathLike[str], overwrite: bool) -> None:
         num_gradients=record.num_gradients,
         warmup=json.dumps(_warmup_text(record.warmup)),
         structure=json.dumps(_structure(record.draws.values)),
+        labels=json.dumps(_labels_text(record.labels)),
     )
     if target.suffix == ".zarr":
         tree.to_zarr(target, mode="w")
@@ -67,7 +75,7 @@ def save(record: RunRecord, path: str | PathLike[str], overwrite: bool) -> None:
 
 
 def load(path: str | PathLike[str]) -> RunRecord:
-    """Return what ``save`` wrote."""
+    """Return the record that ``save`` wrote."""
     tree = _read(Path(path))
     about: Any = tree.attrs
     settings, structure = json.loads(about["settings"]), json.loads(about["structure"])
@@ -90,7 +98,7 @@ def load(path: str | PathLike[str]) -> RunRecord:
         warmup=_warmup(json.loads(about["warmup"]), learnt),
         tilt=_tilt(settings["tilt"], learnt),
         settings=settings,
-        labels=_labels(tree),
+        labels=_labels(json.loads(about["labels"]), tree),
         modes=ModeAssignment(**modes, label=label) if modes else None,
         warmup_draws=_draws(tree, "warmup_", structure) if "warmup_posterior" in tree.children else None,
         findings=tuple(Finding(*row) for row in json.loads(about["findings"])),
@@ -98,6 +106,7 @@ def load(path: str | PathLike[str]) -> RunRecord:
 
 
 def _read(target: Path) -> xr.DataTree:
+    """Return the tree in a file, or raise ``ValueError`` if ``save`` did not write it."""
     import xarray as xr
 
     require(target.exists(), "there must be a result to load", f"{target}, which does not exist", "check the path")
@@ -118,7 +127,7 @@ def _read(target: Path) -> xr.DataTree:
 
 
 def _draws(tree: xr.DataTree, prefix: str, structure: Any) -> DrawRecord:
-    """Return the draws of the groups whose names begin with ``prefix``."""
+    """Return the draws of the groups whose names begin with ``prefix``; ``structure`` is what ``_structure`` made."""
     stats = _arrays(tree[f"{prefix}sample_stats"])
     leaves, treedef = jax.tree.flatten(_restore(structure, _arrays(tree[f"{prefix}posterior"])))
     return DrawRecord(
@@ -143,6 +152,7 @@ def _warmup_text(warmup: WarmupRecord) -> dict[str, Any]:
 
 
 def _warmup(plain: Mapping[str, Any], learnt: Mapping[str, np.ndarray]) -> WarmupRecord:
+    """Return the record of the warm-up, from what ``_warmup_text`` made of it and its arrays."""
     pilot, climb = plain["pilot"], plain["climb"]
     if climb is not None:
         climb = {**climb, **{way: tuple(Rung(**rung) for rung in climb[way]) for way in ("up", "down")}}
@@ -157,24 +167,32 @@ def _warmup(plain: Mapping[str, Any], learnt: Mapping[str, np.ndarray]) -> Warmu
     )
 
 
-def _labels(tree: Any) -> Labels:
-    """Named dimensions, and the data."""
-    group = tree["weighted_posterior"]
-    dims = {name: list(variable.dims[2:]) for name, variable in group.data_vars.items()}
-    coords = {name: values.values for name, values in group.coords.items() if name not in ("chain", "draw")}
+def _labels_text(labels: Labels) -> dict[str, Any]:
+    """Return dims and coords, as JSON can hold them."""
+    coords = {
+        name: {
+            "dtype": str(values.dtype),
+            "values": (values.astype(str) if values.dtype.kind in "mM" else values).tolist(),
+        }
+        for name, values in labels.coords.items()
+    }
+    return {"dims": thawed(labels.dims), "coords": coords}
+
+
+def _labels(plain: Mapping[str, Any], tree: xr.DataTree) -> Labels:
+    """Return dims and coords as they were given, and the data of the tree."""
+    coords = {name: np.asarray(about["values"], about["dtype"]) for name, about in plain["coords"].items()}
     data = {name: _arrays(tree[name]) if name in tree.children else {} for name in ("observed_data", "constant_data")}
-    for name in data:
-        if name in tree.children:
-            dims.update({k: list(v.dims) for k, v in tree[name].data_vars.items()})
-            coords.update({k: v.values for k, v in tree[name].coords.items()})
-    return Labels(coords, dims, **data)
+    return Labels(coords, plain["dims"], **data)
 
 
 def _arrays(group: Any) -> dict[str, Any]:
+    """Return the arrays of a group, by name."""
     return {name: variable.values for name, variable in group.data_vars.items()}
 
 
 def _tilt(name: str, learnt: Mapping[str, np.ndarray]) -> Tilt:
+    """Return the tilt of this name, with its partition from the arrays that were stored."""
     kind = TILTS[name]
     if kind.partition_type is None:
         return kind()
@@ -184,7 +202,10 @@ def _tilt(name: str, learnt: Mapping[str, np.ndarray]) -> Tilt:
 
 
 def _structure(tree: Any) -> Any:
-    """The nesting of dicts, lists and tuples, with names as leaves; a dict of these if there is anything else."""
+    """Describe how dicts, lists and tuples are nested, with the names of arrays as leaves, as JSON can hold it.
+
+    A tree with anything else in it is described as a dict of its arrays.
+    """
     names = list(named(tree))
 
     def plain(node: Any) -> Any:
@@ -203,6 +224,7 @@ def _structure(tree: Any) -> Any:
 
 
 def _restore(structure: Any, group: Any) -> Any:
+    """Return the tree that ``_structure`` has described, with the arrays of ``group``."""
     if isinstance(structure, str):
         return np.asarray(group[structure])
     kind, inner = next(iter(structure.items()))

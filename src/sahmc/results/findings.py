@@ -1,4 +1,4 @@
-"""What is wrong with a run, in words. Nothing to say means that it passed."""
+"""Findings: what is wrong with a run, in words. A run without any has passed."""
 
 from __future__ import annotations
 
@@ -14,45 +14,50 @@ from sahmc.results.records import Finding, ModeAssignment, RunRecord
 from sahmc.tilt.importance import error_of_mean, kish_efficiency, weighted_mean, weighted_rhat, weighted_variance
 
 ERROR, WARNING = "error", "warning"
+"""The severities of a finding."""
 RHAT_WARNING, RHAT_ERROR = 1.05, 1.5
-"""Weighted R-hat of any quantity."""
+"""The largest weighted R-hat of a quantity without a warning, and without an error."""
 LEAST_ESS = 100
-"""Effective draws that a standard error needs."""
+"""The effective sample size that a standard error needs."""
 DRIFT_WARNING, DRIFT_ERROR = 5.0, 10.0
-"""Standard errors between the means of the two halves of the draws."""
+"""The most standard errors between the means of the two halves of the draws."""
 DIVERGING_WARNING, DIVERGING_ERROR = 0.001, 0.1
-"""Shares of the trajectories that diverged."""
+"""The largest shares of trajectories that may diverge."""
 DEEPEST_SHARE = 0.05
-"""Share of the trajectories that were cut off at the largest depth."""
+"""The largest share of trajectories that may be cut off at the largest depth."""
 FAILED_WARNING, FAILED_ERROR = 0.1, 0.5
-"""Shares of the moves whose implicit steps were not solved."""
+"""The largest shares of moves whose implicit steps may fail."""
 LEAST_EFFICIENCY = 0.02
-"""Share of the draws that the weights must leave."""
+"""The share of the draws that the weights must leave effective."""
 HEAVIEST_DRAW = 0.1
-"""Share of the weight that one draw may carry."""
+"""The share of the weight that one draw may carry."""
 THETA_GAP = 0.5
-"""Nats by which two halves of the chains may disagree on theta."""
+"""The nats by which two halves of the chains may disagree on theta."""
 HOME_WARNING, HOME_ERROR = 0.1, 0.01
-"""Visits to beta = 1 over those desired."""
+"""The least visits to beta = 1, over those desired."""
 LEAST_MASS = 0.01
-"""Mass from which a mode counts."""
+"""The mass from which a mode counts."""
 SEEN_BY = 0.25
-"""Share of the chains that must have seen a mode."""
+"""The share of the chains that must have seen a mode."""
 MODES_NAMED = 4
-"""Rarely seen modes that are named; the rest are counted."""
+"""The number of rarely seen modes that are named; the rest are counted."""
 EXPECTED_MASS = 0.2
-"""Mass expected of a mode, by its depth and width, from which its absence is told."""
+"""The mass expected of a mode, by its depth and width, from which its absence is reported."""
 LEAST_ROUND_TRIPS = 10
+"""The round trips that all chains together should make."""
 FEW_JUMPS = 100
-"""Jumps that make up for missing round trips."""
+"""The accepted jumps that make up for missing round trips."""
 LEAST_RUNGS = 10
-"""Rungs that the climb should have."""
+"""The number of temperatures that the climb should have."""
 LEAST_CHAINS = 8
-"""Chains below which it cannot be seen whether they forget their mode."""
+"""The number of chains below which it cannot be seen whether they forget their mode."""
 
 
 def examine(record: RunRecord, positions: Any) -> tuple[Finding, ...]:
-    """Return what is wrong with a run, errors first; ``positions`` is a pytree of arrays (chain, draw, ...)."""
+    """Return what is wrong with a run, errors first.
+
+    ``positions`` is a pytree of arrays (chain, draw, ...) whose numbers are compared between chains.
+    """
     flat, names, every = choose_quantities(positions)
     pick = slice(None, None, every[0]), slice(None, None, every[1])
     found = [*_run(record), *_weights(record), *_ladder(record), *_theta(record, every)]
@@ -73,11 +78,13 @@ def examine(record: RunRecord, positions: Any) -> tuple[Finding, ...]:
 
 
 def _short(position: np.ndarray) -> str:
+    """Return the first coordinates of a position as text."""
     head = ", ".join(f"{x:.3g}" for x in position[:3])
     return f"({head}, ...)" if len(position) > 3 else f"({head})"
 
 
 def _run(record: RunRecord) -> Iterator[Finding]:
+    """Check how the run went: interruption, divergences, too few chains."""
     settings, chains = record.settings, record.draws.energy.shape[0]
     if settings["interrupted"]:
         made, asked = record.draws.energy.shape[1], settings["draws"]
@@ -103,6 +110,7 @@ def _run(record: RunRecord) -> Iterator[Finding]:
 
 
 def _trajectories(record: RunRecord) -> Iterator[Finding]:
+    """Check for trajectories that were cut off and implicit steps that failed."""
     deepest = record.counts.deepest / max(1, record.counts.trajectories)
     if deepest > DEEPEST_SHARE:
         yield Finding(
@@ -125,17 +133,19 @@ def _trajectories(record: RunRecord) -> Iterator[Finding]:
 
 
 def _weights(record: RunRecord) -> Iterator[Finding]:
+    """Check that the weight does not lie on too few draws."""
     weight = record.weight
     heaviest, efficiency = float(weight.max()), kish_efficiency(weight)
     if heaviest > HEAVIEST_DRAW:
         sentence = f"One draw carries {heaviest:.0%} of the weight."
         yield Finding("weights", ERROR, sentence, heaviest, "Raise tune, so that theta is learnt better.")
     elif efficiency < LEAST_EFFICIENCY:
-        sentence = f"The weights leave {efficiency:.1%} of the draws."
+        sentence = f"The weights leave only {efficiency:.1%} of the draws effective."
         yield Finding("weights", WARNING, sentence, efficiency, "Raise tune, so that theta is learnt better.")
 
 
 def _ladder(record: RunRecord) -> Iterator[Finding]:
+    """Check round trips and the climb: whether chains could get from one mode to another."""
     trips, climb = int(record.round_trips.sum()), record.warmup.climb
     many = record.warmup.num_modes > 1 or climb is None
     if record.learnt.theta.shape[-1] > 1 and trips < LEAST_ROUND_TRIPS:
@@ -152,8 +162,8 @@ def _ladder(record: RunRecord) -> Iterator[Finding]:
         yield Finding(
             "stranded",
             WARNING,
-            f"{_chains(record.warmup.pilot.stranded)} could not come down from the start, and went on from that of "
-            "another.",
+            f"{_chains(record.warmup.pilot.stranded)} could not come down from the start, and had to be put where "
+            "others are.",
             record.warmup.pilot.stranded,
             "Pass initvals nearer to the posterior; make sure that the log density does not overflow.",
         )
@@ -199,7 +209,10 @@ def _ladder(record: RunRecord) -> Iterator[Finding]:
 
 
 def _theta(record: RunRecord, every: tuple[int, int]) -> Iterator[Finding]:
-    """Under a frozen theta two halves of the chains must visit the levels alike."""
+    """Check that two halves of the chains visit the levels alike under a frozen theta, and beta = 1 often enough.
+
+    ``every`` is (i, j) to look at every i-th chain and every j-th draw.
+    """
     chains, regions = record.draws.energy.shape[0], record.learnt.theta.shape[-1]
     if regions == 1 or record.learnt.theta.ndim > 1 or record.settings["adapt"] != "tune" or chains < 4:
         return
@@ -214,7 +227,7 @@ def _theta(record: RunRecord, every: tuple[int, int]) -> Iterator[Finding]:
         yield Finding(
             "theta",
             WARNING,
-            f"Two halves of the chains put theta {worst:.1f} apart: it has not settled.",
+            f"Two halves of the chains put theta {worst:.1f} nats apart: it has not settled.",
             worst,
             "Raise tune.",
         )
@@ -230,6 +243,10 @@ def _theta(record: RunRecord, every: tuple[int, int]) -> Iterator[Finding]:
 
 
 def _modes(seen: ModeAssignment, mass: np.ndarray, chains: np.ndarray, total: int) -> Iterator[Finding]:
+    """Check for modes with too little mass, and for modes that too few chains have seen.
+
+    ``mass`` and ``chains`` hold the mass of each mode and the number of chains that saw it, out of ``total``.
+    """
     for k, expected in enumerate(seen.expected):
         near = _short(seen.minimum[k])
         if expected > EXPECTED_MASS and mass[k] < expected / 10:
@@ -268,11 +285,15 @@ def _modes(seen: ModeAssignment, mass: np.ndarray, chains: np.ndarray, total: in
 
 
 def _chains(number: int) -> str:
+    """Return "1 chain", "2 chains" and so on."""
     return f"{number} chain" + "s" * (number != 1)
 
 
 def _agreement(values: np.ndarray, names: list[str], weight: np.ndarray) -> Iterator[Finding]:
-    """Weighted R-hat, effective sample size and drift of each quantity (chain, draw, quantity); the worst is told."""
+    """Check R-hat, effective sample size and drift of each quantity, all weighted; the worst of each is reported.
+
+    ``values`` are arrays (chain, draw, quantity), ``names`` those of the quantities, and ``weight`` sums to 1.
+    """
     mean, error = weighted_mean(values, weight)
     spread = weighted_variance(values, weight)
     moves = spread > 1e-12 * mean**2

@@ -1,4 +1,4 @@
-"""The modes of a posterior, as a person wants to know them."""
+"""The modes of a posterior as a table: mass, place, energy, and the chains that saw each."""
 
 from __future__ import annotations
 
@@ -14,35 +14,30 @@ from sahmc.results.records import ModeAssignment, RunRecord
 from sahmc.tilt.importance import BLOCK_BYTES, weighted_mean
 
 SHOWN_COORDINATES = 6
-"""Coordinates of a place that are printed."""
+"""The number of coordinates of a mean that are printed."""
 
 
 class Mode(NamedTuple):
-    """A basin of the posterior.
-
-    ``mass``, ``mcse``
-        its posterior probability, and the standard error of that.
-    ``mean``, ``sd``
-        of the posterior within it, in the structure of a position.
-    ``energy``
-        the lowest U = -log density found in it.
-    ``chains``
-        how many chains were there, at the posterior itself.
-    ``label``
-        which draws are its own: ``Result.mode_assignment.label`` has this number there.
-    """
+    """A mode of the posterior: one basin of its energy."""
 
     mass: float
+    """Its posterior probability."""
     mcse: float
+    """The Monte Carlo standard error of the mass."""
     mean: Any
+    """The mean of the posterior within it, in the structure of a position."""
     sd: Any
+    """The standard deviation of the posterior within it, in the same structure."""
     energy: float
+    """The lowest U = -log density found in it."""
     chains: int
+    """The number of chains that were there, by draws made at beta = 1."""
     label: int
+    """The number that ``Result.mode_assignment.label`` has where a draw belongs to it."""
 
 
 class ModeTable(tuple[Mode, ...]):
-    """Modes, heaviest first, that print as a table."""
+    """The modes, heaviest first: a tuple that prints as a table."""
 
     __slots__ = ()
 
@@ -64,7 +59,7 @@ class ModeTable(tuple[Mode, ...]):
         return self._table().to_html()
 
     def to_dataframe(self) -> Any:
-        """A pandas DataFrame: a row for each mode, columns for the mean of each coordinate."""
+        """Return a pandas DataFrame with a row for each mode, the mean of each coordinate in a column."""
         import pandas as pd
 
         rows = []
@@ -77,7 +72,7 @@ class ModeTable(tuple[Mode, ...]):
 
 
 def mode_table(record: RunRecord, assigned: ModeAssignment) -> ModeTable:
-    """Return the modes to which draws were assigned, heaviest first; those without any mass are left out."""
+    """Return the modes to which draws were ``assigned``, heaviest first; those without any mass are left out."""
     weight, label = record.weight, assigned.label
     chains, mass = assigned.chains(record.draws.region == 0), assigned.mass(weight)
     kept = [int(k) for k in np.argsort(-mass, kind="stable") if mass[k] > 0]
@@ -93,7 +88,10 @@ def mode_table(record: RunRecord, assigned: ModeAssignment) -> ModeTable:
 
 
 def _moments(leaf: np.ndarray, label: np.ndarray, weight: np.ndarray, num: int) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of values (chain, draw, ...) within each mode, read in blocks."""
+    """Return mean and standard deviation of values (chain, draw, ...) within each of ``num`` modes.
+
+    ``label`` is the mode of each draw. Values are read in blocks, to spare memory.
+    """
     shape = leaf.shape[2:]
     values = leaf.reshape(*leaf.shape[:2], -1)
     step = max(1, BLOCK_BYTES // (8 * values[:, 0].size))

@@ -10,21 +10,25 @@ import numpy as np
 from sahmc.models.positions import labels
 
 MOST_CHAINS, MOST_COORDINATES, MOST_BYTES = 512, 1000, 2**27
-"""Chains and coordinates that are examined at most, and the size of their draws: this is the host's work."""
+"""The most chains and coordinates that are examined, and the most bytes of their draws, to save time."""
 
 
 class Quantities(NamedTuple):
     """Some quantities of some draws, evenly chosen."""
 
     values: np.ndarray
-    """(chain, draw, quantity)."""
+    """The values, (chain, draw, quantity)."""
     names: list[str]
+    """The names of the quantities."""
     every: tuple[int, int]
-    """Every how many-th chain and draw was taken."""
+    """The pair (i, j) if every i-th chain and every j-th draw was taken."""
 
 
 def choose_quantities(positions: Any) -> Quantities:
-    """Return coordinates of positions, a pytree of arrays (chain, draw, ...): all of them, or some where too many."""
+    """Return the coordinates of positions, or some of them, of some draws, where there are too many.
+
+    ``positions`` is a pytree of arrays (chain, draw, ...).
+    """
     leaves = [leaf.reshape(*leaf.shape[:2], -1) for leaf in jax.tree.leaves(positions)]
     known = labels(positions, lead=2)
     chains, draws = leaves[0].shape[:2]

@@ -1,4 +1,4 @@
-"""What a run leaves behind: plain data that nothing can change, from which everything else is computed."""
+"""The record of a run: plain data that nothing can change, from which everything else is computed."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from sahmc.tilt.tilts import Tilt
 
 @dataclass(frozen=True)
 class DrawRecord(Frozen):
-    """Draws of the tilted density with their weights. Arrays lead with (chain, draw)."""
+    """The draws of the tilted density, with their weights; arrays lead with (chain, draw)."""
 
     leaves: tuple[np.ndarray, ...]
     """The positions, or the variables of a model that names them, leaf by leaf."""
     structure: PyTreeDef
     """The pytree that the leaves belong to."""
     energy: np.ndarray
-    """What the tilt acts on: U = -log density, or -log likelihood where the prior is apart."""
+    """The energy on which the tilt acts: U = -log density, or -log likelihood where the prior is apart."""
     log_density: np.ndarray
-    """The log density itself, the prior included."""
+    """The log density, the prior included."""
     region: np.ndarray
-    """The subregion, nearest node or level at which each draw was made."""
+    """The region of the tilt in which each draw was made: a subregion, the nearest node, or a level."""
     log_weight: np.ndarray
-    """Log importance weights, which sum to 1 over all chains and draws once a run is complete."""
+    """The logs of the importance weights, which sum to 1 over all chains and draws, but for those of the warm-up."""
     acceptance_rate: np.ndarray
     """The probability with which the last move of each draw was accepted."""
     diverging: np.ndarray
     """Whether that move diverged."""
     tree_depth: np.ndarray | None = None
-    """Doublings of the trajectory, for kernels whose trajectories grow."""
+    """The doublings of the trajectory; None for kernels whose trajectories do not grow."""
 
     @property
     def values(self) -> Any:
@@ -47,65 +47,74 @@ class DrawRecord(Frozen):
 
 
 class ThetaTrace(NamedTuple):
-    """theta and the round trips at some moments of a run (leading axis)."""
+    """theta and round trips at some moments of a run, the leading axis of all arrays."""
 
     moves: np.ndarray
-    """Moves of the run made by then."""
+    """The number of moves of the run made by then."""
     theta: np.ndarray
+    """theta of each region, with an axis for chains before the last if each has its own."""
     desired: np.ndarray
-    """The desired frequencies in force."""
+    """The desired visiting frequencies in force."""
     round_trips: np.ndarray
-    """Round trips of each chain."""
+    """The round trips that each chain had made."""
     drawing: np.ndarray
     """Whether draws were being made."""
 
     @classmethod
     def join(cls, *traces: ThetaTrace | None) -> ThetaTrace:
-        """Return one trace after the other; None stands for no moments."""
+        """Return the moments of all traces, one after the other; None stands for no moments."""
         return cls(*map(np.concatenate, zip(*(trace for trace in traces if trace is not None), strict=True)))
 
 
 @dataclass(frozen=True)
 class ThetaRecord(Frozen):
-    """What was learnt for each region, with a leading chain axis where every chain has a theta of its own."""
+    """theta and what belongs to it, for each region of the tilt."""
 
     theta: np.ndarray
+    """theta at the end of the run, with a leading chain axis where every chain has its own."""
     visits: np.ndarray
-    """Visits while draws were made."""
+    """The visits while draws were made, of the same shape."""
     desired: np.ndarray
-    """Desired visiting frequencies."""
+    """The desired visiting frequencies."""
     step_size: np.ndarray
     """The step size at each level."""
     trace: ThetaTrace | None = None
+    """theta and round trips at some moments of the run."""
 
 
 class Counts(NamedTuple):
-    """Sums over all moves of a stage, those between the draws that were kept included."""
+    """Counts over all chains and moves of a stage, those between the draws that were kept included.
+
+    Each is an ``int``, or a scalar JAX array within the compiled loop.
+    """
 
     gradients: Any
+    """The gradients spent."""
     diverging: Any
+    """The trajectories that diverged."""
     failed: Any
-    """Moves rejected because an implicit step did not converge or does not reverse."""
+    """The moves rejected because an implicit step did not converge or does not reverse."""
     deepest: Any
-    """Trajectories that grew to the largest depth."""
+    """The trajectories that grew to the largest depth."""
     trajectories: Any
-    mechanical_acceptance: Any
-    """The sum over trajectories of what the step size is tuned on."""
+    """The moves that took a trajectory, all but jumps."""
     jumps: Any
+    """The jumps tried between known modes."""
     jumps_accepted: Any
+    """The jumps that were accepted."""
 
 
 class ModeAssignment(NamedTuple):
-    """The modes in the draws of a run, one entry each, and the mode of each draw."""
+    """The modes in the draws of a run, one entry of the arrays for each, and the mode of each draw."""
 
     minimum: np.ndarray
-    """The lowest point found, (mode, dim)."""
+    """The lowest point found of each mode, (mode, dim)."""
     energy: np.ndarray
-    """U there."""
+    """U = -log density at these points."""
     known: np.ndarray
     """Whether the warm-up knew the mode."""
     expected: np.ndarray
-    """The mass it would have were all modes Gaussian."""
+    """The mass that the mode would have if all modes were Gaussian."""
     label: np.ndarray
     """The number of the mode of each draw, (chain, draw)."""
 
@@ -124,23 +133,24 @@ class Rejuvenated(NamedTuple):
     values: Any
     """The positions or variables after the moves."""
     moved: np.ndarray
-    """Which of them moved at all."""
+    """Whether each draw moved at all."""
     log_density: np.ndarray
+    """The log density after the moves, the prior included."""
 
 
 class Finding(NamedTuple):
     """Something that is wrong with a run."""
 
     code: str
-    """A name for programs."""
+    """A short name of the problem, for programs."""
     severity: str
-    """ "error" (do not trust the result) or "warning"."""
+    """The severity: "error" (do not trust the result) or "warning"."""
     sentence: str
-    """What was seen, in words."""
+    """A sentence that says what was seen."""
     number: float
-    """What was measured."""
+    """The number that was measured."""
     advice: str
-    """What to do."""
+    """A sentence that says what to do."""
 
     def __str__(self) -> str:
         return f"{self.severity}: {self.sentence} {self.advice} [{self.code}]"
@@ -148,27 +158,32 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True)
 class RunRecord(Frozen):
-    """A whole run."""
+    """The record of a whole run."""
 
     draws: DrawRecord
+    """The draws, with their weights."""
     learnt: ThetaRecord
+    """theta, visits and step sizes."""
     counts: Counts
-    """Sums over the moves while draws were made."""
+    """Counts over the moves while draws were made."""
     round_trips: np.ndarray
-    """Trips of each chain from the bottom to the top and back, while draws were made."""
+    """The trips of each chain from the bottom to the top and back, while draws were made."""
     num_gradients: int
-    """Gradients spent on everything, the warm-up included."""
+    """The gradients spent on everything, the warm-up included."""
     warmup: WarmupRecord
+    """The findings and choices of the warm-up."""
     tilt: Tilt
+    """The tilt, with its partition."""
     settings: Mapping[str, Any]
-    """The arguments of the run, its seed, how long it took, and versions."""
+    """The arguments of the run, its seed, the time it took, and versions."""
     labels: Labels = field(default_factory=Labels)
-    """Dims, coords and data, for ArviZ."""
+    """The dims, coords and data of the model, for ArviZ."""
     modes: ModeAssignment | None = None
     """The modes in the draws, where the run looked for them."""
     warmup_draws: DrawRecord | None = None
-    """Draws of the adaptation, if they were asked for."""
+    """The draws of the adaptation, if they were asked for."""
     findings: tuple[Finding, ...] = ()
+    """The findings: what is wrong with the run, errors first."""
 
     @property
     def weight(self) -> np.ndarray:
@@ -177,10 +192,10 @@ class RunRecord(Frozen):
 
     @property
     def partition(self) -> EnergyPartition | TemperatureLadder | None:
-        """How the tilt cuts the space; None without a tilt."""
+        """The partition of the tilt into regions; None without a tilt."""
         return getattr(self.tilt, "partition", None)
 
     @property
     def num_regions(self) -> int:
-        """m: regions, nodes or levels of the tilt."""
+        """The number of regions, nodes or levels of the tilt, m of the paper."""
         return self.learnt.theta.shape[-1]

@@ -1,4 +1,4 @@
-"""What ``sample`` returns: the record of a run, and the questions one asks of it."""
+"""The result that ``sample`` returns: the record of a run, and the questions one asks of it."""
 
 from __future__ import annotations
 
@@ -26,25 +26,28 @@ from sahmc.tilt.tilts import Tilt
 
 @runtime_checkable
 class LiveRun(Protocol):
-    """What a result can still ask of the run that made it, while the process lives."""
+    """The run that made a result, of which it can still ask something while the process lives."""
 
     @property
     def has_positions(self) -> bool:
-        """Whether whole positions were kept, rather than something of them."""
+        """Whether whole positions were kept, rather than some function of them."""
 
     def assign_modes(self, draws: DrawRecord) -> ModeAssignment:
         """Return the modes in the draws, for a run that did not look for any."""
 
     def rejuvenate(self, index: tuple[np.ndarray, ...], moves: int, seed: int) -> Rejuvenated:
-        """Return the draws of chains and times ``index`` after so many plain moves."""
+        """Return some draws after ``moves`` plain moves of the kernel each.
+
+        ``index`` holds the chain and the number of each draw, and ``seed`` is for the moves.
+        """
 
 
 @dataclass(frozen=True, repr=False)
 class Result:
-    """Draws of the tilted density, and the weights that give the posterior back. Arrays lead with (chain, draw).
+    """The draws of the tilted density, and the weights that give the posterior back. Arrays lead with (chain, draw).
 
-    ``record`` is all the data there is, immutable and grouped; the attributes below are parts of it. ``live`` is what
-    made the draws: None in a result that was loaded.
+    ``record`` holds all the data there is, immutable and grouped; the attributes below are parts of it. ``live`` is the
+    run that made the draws, None in a result that was loaded.
     """
 
     record: RunRecord
@@ -56,7 +59,7 @@ class Result:
 
     @property
     def draws(self) -> Any:
-        """Positions in the user's structure, or the variables of a model that names them: raw and tilted.
+        """The draws as they were made, of the tilted density: positions in the user's structure, or named variables.
 
         Use ``expectation`` or ``resample`` for the posterior.
         """
@@ -64,7 +67,7 @@ class Result:
 
     @property
     def energy(self) -> np.ndarray:
-        """What the tilt acts on: U = -log density, or -log likelihood for a ``Model`` with its prior apart."""
+        """The energy on which the tilt acts: U = -log density, or -log likelihood where the prior is apart."""
         return self.record.draws.energy
 
     @property
@@ -74,17 +77,17 @@ class Result:
 
     @property
     def region(self) -> np.ndarray:
-        """The subregion, nearest node, or level at which each draw was made."""
+        """The region of the tilt in which each draw was made: a subregion, the nearest node, or a level."""
         return self.record.draws.region
 
     @property
     def log_weight(self) -> np.ndarray:
-        """Log importance weights, which sum to 1 over all chains and draws."""
+        """The logs of the importance weights, which sum to 1 over all chains and draws."""
         return self.record.draws.log_weight
 
     @property
     def weight(self) -> np.ndarray:
-        """Importance weights, summing to 1 over all chains and draws."""
+        """The importance weights, which sum to 1 over all chains and draws."""
         return self.record.weight
 
     @property
@@ -99,12 +102,12 @@ class Result:
 
     @property
     def diverging(self) -> np.ndarray:
-        """Whether that move diverged."""
+        """Whether the last move of each draw diverged."""
         return self.record.draws.diverging
 
     @property
     def tree_depth(self) -> np.ndarray | None:
-        """Doublings of the trajectory of each draw, of NUTS."""
+        """The doublings of the trajectory of each draw, for NUTS; None for other kernels."""
         return self.record.draws.tree_depth
 
     @property
@@ -114,12 +117,12 @@ class Result:
 
     @property
     def visits(self) -> np.ndarray:
-        """Visits to each region while draws were made."""
+        """The visits to each region while draws were made."""
         return self.record.learnt.visits
 
     @property
     def desired(self) -> np.ndarray:
-        """Desired visiting frequencies."""
+        """The desired visiting frequencies of the regions."""
         return self.record.learnt.desired
 
     @property
@@ -134,57 +137,57 @@ class Result:
 
     @property
     def round_trips(self) -> np.ndarray:
-        """Trips of each chain from the bottom to the top and back, while draws were made."""
+        """The trips of each chain from the bottom to the top and back, while draws were made."""
         return self.record.round_trips
 
     @property
     def num_gradients(self) -> int:
-        """Gradients spent, the warm-up included."""
+        """The gradients spent, the warm-up included."""
         return self.record.num_gradients
 
     @property
     def num_trajectories(self) -> int:
-        """Trajectories while draws were made, those of moves between the draws included."""
+        """The number of trajectories while draws were made, those of moves between the draws included."""
         return self.record.counts.trajectories
 
     @property
     def num_diverging(self) -> int:
-        """How many of the trajectories diverged."""
+        """The number of these trajectories that diverged."""
         return self.record.counts.diverging
 
     @property
     def num_failed(self) -> int:
-        """How many moves of RMHMC were rejected because an implicit step did not converge or does not reverse."""
+        """The number of RMHMC moves rejected because an implicit step did not converge or does not reverse."""
         return self.record.counts.failed
 
     @property
     def num_deepest(self) -> int:
-        """How many trajectories of NUTS reached the largest depth."""
+        """The number of NUTS trajectories that reached the largest depth."""
         return self.record.counts.deepest
 
     @property
     def jumps(self) -> tuple[int, int]:
-        """Jumps between known modes: tried, and accepted."""
+        """The number of jumps between known modes that were tried, and that were accepted."""
         return self.record.counts.jumps, self.record.counts.jumps_accepted
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What is wrong with the run, errors first; empty if nothing is."""
+        """The findings: what is wrong with the run, errors first; empty if nothing is."""
         return self.record.findings
 
     @property
     def warmup(self) -> WarmupRecord:
-        """What the warm-up found and chose; print it."""
+        """The findings and choices of the warm-up; print it."""
         return self.record.warmup
 
     @property
     def warmup_draws(self) -> DrawRecord | None:
-        """The draws of the adaptation, raw, if they were asked for."""
+        """The draws of the adaptation, as they were made, if they were asked for."""
         return self.record.warmup_draws
 
     @property
     def mode_assignment(self) -> ModeAssignment | None:
-        """The modes in the draws as vectors, and the mode of each draw; ``modes()`` tells more."""
+        """The modes that the run found in its draws, as vectors, and the mode of each draw; ``modes()`` tells more."""
         return self.record.modes
 
     @property
@@ -194,12 +197,12 @@ class Result:
 
     @property
     def partition(self) -> EnergyPartition | TemperatureLadder | None:
-        """How the tilt cuts the space; None without a tilt."""
+        """The partition of the tilt into regions; None without a tilt."""
         return self.record.partition
 
     @property
     def labels(self) -> Labels:
-        """Dims, coords and data, for ``to_datatree``."""
+        """The dims, coords and data of the model, for ``to_datatree``."""
         return self.record.labels
 
     @property
@@ -208,16 +211,17 @@ class Result:
         return thawed(self.record.settings)
 
     def expectation(self, fn: Callable[[Any], Any] | None = None) -> Expectation:
-        """Return the posterior mean of ``fn`` of a position and its Monte Carlo standard error.
+        """Return the posterior mean of ``fn`` and its Monte Carlo standard error.
 
-        ``fn`` is written with ``jax.numpy`` and takes one position; None stands for the position itself.
+        ``fn`` is a function of one position, or of the named variables of a model, written with ``jax.numpy``; None
+        stands for the position itself.
         """
         return expectations.expectation(self.record, fn)
 
     def ess(self, fn: Callable[[Any], Any] | None = None) -> Any:
         """Return the effective sample size of ``expectation(fn)``: posterior variance over squared standard error.
 
-        Autocorrelation and weights both count.
+        Autocorrelation and weights both count. It has the structure of what ``fn`` returns.
         """
         return expectations.effective_sample_size(self.record, fn)
 
@@ -228,21 +232,24 @@ class Result:
     def resample(self, n: int | None = None, seed: int = 0) -> Any:
         """Return ``n`` equal-weight draws of the posterior, chain by chain in time order; as many as were made if None.
 
-        ``seed`` is of the one random number that this takes.
+        ``seed`` is for the one random number that this takes.
         """
         n = self.log_weight.size if n is None else n
         chosen = self.resample_index(n, seed)
         return jax.tree.map(lambda x: np.asarray(x[chosen]), self.draws)
 
     def resample_index(self, n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        """Return which chain and which draw each of ``n`` equal-weight draws is."""
+        """Return which chain and which draw each of ``n`` equal-weight draws is, as two arrays.
+
+        ``seed`` is for the one random number that this takes.
+        """
         require_count(n, "n")
         return expectations.resample_index(self.record, n, seed)
 
     def membership(self, every: tuple[int, int] = (1, 1)) -> np.ndarray:
         """Return the membership of every draw in every region under the frozen theta, (chain, draw, region).
 
-        ``every`` takes every so many-th chain and draw.
+        ``every`` is (i, j) to take every i-th chain and every j-th draw.
         """
         return evidence.membership(self.record, every)
 
@@ -250,23 +257,24 @@ class Result:
         """Return log omega_i of every region; for a tempered tilt log Z(beta_i), level 0 being the posterior.
 
         theta alone leaves a constant C open: ``log_total`` is the known log of the total (the default 0 makes
-        omega posterior probabilities, and Z relative to the posterior's). Regions never visited have -inf. While
-        theta is frozen the frequencies are those observed, otherwise pi_i + nu of the paper.
+        omega posterior probabilities, and Z relative to the posterior's). Regions never visited have -inf. Where
+        theta was frozen, the frequencies used are those observed, otherwise pi_i + nu of the paper.
         """
         return evidence.log_omega(self.record, log_total)
 
     def log_evidence(self) -> Expectation:
         """Return the log of the integral of prior times likelihood over that of the prior, and its standard error.
 
-        Needs a ``Model`` and a tempered tilt whose last level is the prior, beta = 0, with one theta for all chains,
-        frozen while the draws were made.
+        This needs a ``Model`` with its prior apart, and a tempered tilt whose last level is the prior, beta = 0, with
+        one theta for all chains that was frozen while draws were made.
         """
         return evidence.log_evidence(self.record)
 
     def modes(self) -> ModeTable:
         """Return the modes of the posterior, heaviest first, found without being told how many.
 
-        Of each: its mass, its place, and how many chains saw it. A run that did not look for modes looks for them now.
+        The table holds the mass of each, its place, and how many chains saw it. Where the run did not look for modes,
+        they are looked for now.
         """
         assigned = self.record.modes
         if assigned is None:
@@ -276,8 +284,9 @@ class Result:
     def summary(self, fn: Callable[[Any], Any] | None = None, prob: float = 0.94) -> Summary:
         """Return a table of every quantity, and the findings in words: print it, or take ``to_dataframe()``.
 
-        Mean, standard deviation and highest-density interval of probability ``prob`` of the posterior, Monte Carlo
-        standard error, effective sample size and R-hat with weights; of the position, or of ``fn`` of it.
+        Its columns are mean, standard deviation and highest-density interval of probability ``prob`` of the posterior,
+        Monte Carlo standard error, effective sample size, and R-hat with weights. The quantities are the coordinates of
+        the position, or what ``fn`` of it returns.
         """
         return summarise(self.record, fn, prob)
 
@@ -294,15 +303,15 @@ class Result:
         ``posterior``, ``sample_stats``
             As many draws as were made, resampled to have equal weight, chain by chain in time order; heavy draws
             repeat. With ``rejuvenate=k`` each is then moved by k plain transitions of the kernel, so that next to none
-            do; ``seed`` is of both.
+            do; ``seed`` is for both.
         ``weighted_posterior``, ``weighted_sample_stats``
             The draws as they were made, of the tilted density, with ``log_weight``, ``region`` and ``energy``.
         ``sahmc``
             theta, visits and desired frequencies of each region, its energies or inverse temperatures, theta's trace.
         ``warmup_posterior``, ``warmup_sample_stats``
-            Those of the adaptation, raw, if they were kept.
+            The draws of the adaptation, as they were made, if they were saved.
         ``observed_data``, ``constant_data``
-            Where the model knows them.
+            The data, where the model knows them.
 
         ``coords`` and ``dims`` are ArviZ's, for variables named as in the draws; the model's own need not be given.
         """
@@ -319,7 +328,10 @@ class Result:
         rejuvenate: int = 0,
         seed: int = 0,
     ) -> Any:
-        """Return what ``to_datatree`` does as an ``arviz.InferenceData``, for ArviZ before 1.0."""
+        """Return what ``to_datatree`` does as an ``arviz.InferenceData``, for ArviZ before 1.0.
+
+        The arguments are those of ``to_datatree``.
+        """
         return to_inferencedata(self.to_datatree(coords=coords, dims=dims, rejuvenate=rejuvenate, seed=seed))
 
     def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> None:
@@ -331,11 +343,11 @@ class Result:
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Result:
-        """Return what ``save`` wrote: the same record. The model is not in it, so nothing can be asked of it anew."""
+        """Return the result that ``save`` wrote: the same record, without the model, so no new moves can be made."""
         return cls(files.load(path))
 
     def _alive(self, what: str) -> LiveRun:
-        """Return what made the draws; raise ``ValueError`` where it is gone, saying ``what`` needs it."""
+        """Return the run that made the draws, or raise ``ValueError``, saying that ``what`` needs it."""
         require(
             self.live is not None and self.live.has_positions,
             f"{what} needs the model and whole positions",

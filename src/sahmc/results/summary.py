@@ -18,32 +18,37 @@ from sahmc.results.records import Finding, RunRecord
 from sahmc.tilt.importance import by_columns, weighted_ess, weighted_mean, weighted_rhat, weighted_variance
 
 SHOWN_ROWS = 40
-"""Rows that are printed; all are in the DataFrame."""
+"""The most rows that are printed; all are in the DataFrame."""
 INTERVAL_DRAWS = 4000
-"""Equal-weight draws from which intervals are taken."""
+"""The most equal-weight draws from which intervals are computed."""
 
 
 @dataclass(frozen=True, repr=False)
 class Summary:
-    """``columns`` hold a number for each of ``names``; ``headline`` tells of the run as a whole."""
+    """The summary of a run; print it, or take ``to_dataframe()``."""
 
     headline: str
+    """A line on the run as a whole."""
     names: list[str]
+    """The names of the quantities, which are the rows."""
     columns: dict[str, np.ndarray]
+    """The columns by name, with a number for each quantity."""
     findings: tuple[Finding, ...]
+    """The findings: what is wrong with the run, errors first."""
 
     def to_dataframe(self) -> Any:
-        """A pandas DataFrame, a row for each quantity."""
+        """Return a pandas DataFrame with a row for each quantity."""
         import pandas as pd
 
         return pd.DataFrame(self.columns, index=self.names)
 
     def table(self, shown: int = SHOWN_ROWS) -> Table:
-        """The first rows, rounded to what the Monte Carlo error leaves of them."""
+        """Return the first ``shown`` rows as a table of text, rounded to about three significant digits."""
         rows = [self._row(i) for i in range(min(shown, len(self.names)))]
         return Table("", list(self.columns), self.names[:shown], rows)
 
     def _row(self, i: int) -> list[str]:
+        """Return the cells of one quantity."""
         cells = []
         for name, column in self.columns.items():
             value = float(column[i])
@@ -56,7 +61,7 @@ class Summary:
 
     @property
     def verdict(self) -> str:
-        """One line on whether to trust the run."""
+        """A line on whether to trust the run."""
         errors = sum(finding.severity == "error" for finding in self.findings)
         if errors:
             return f"Do not trust this run: {errors} error{'s' * (errors > 1)}."
@@ -84,7 +89,10 @@ class Summary:
 
 
 def summarise(record: RunRecord, fn: Callable[[Any], Any] | None, prob: float) -> Summary:
-    """Return the summary of ``fn`` of the position, or of the position itself; intervals have probability ``prob``."""
+    """Return the summary of ``fn`` of the position, or of the position itself if None.
+
+    Intervals are highest-density intervals of probability ``prob``.
+    """
     from arviz_stats.base import array_stats
 
     require(0 < prob < 1, "prob must lie in (0, 1)", prob, "pass 0.94, say")
@@ -123,7 +131,7 @@ def summarise(record: RunRecord, fn: Callable[[Any], Any] | None, prob: float) -
 
 
 def headline(record: RunRecord) -> str:
-    """Return what was run, in a line."""
+    """Return a line that says what was run."""
     chains, draws = record.draws.energy.shape
     settings, levels = record.settings, record.num_regions
     trips = f", {int(record.round_trips.sum())} round trips over {levels} levels" if levels > 1 else ""

@@ -1,4 +1,4 @@
-"""What the warm-up has found and chosen, as plain data."""
+"""The findings and choices of the warm-up, as plain data."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import numpy as np
 from sahmc._support.frozen import Frozen
 
 FORGOTTEN = 0.8
-"""Chains have melted where their mean positions correlate less than this from one rung to the next."""
+"""The correlation of the chains' mean positions from one rung to the next below which they forget where they were."""
 
 
 def temperature(beta: float) -> float:
-    """Return 1 / beta; inf is the prior."""
+    """Return the temperature 1 / beta; inf is the prior."""
     return 1.0 / beta if beta > 0 else math.inf
 
 
 @dataclass(frozen=True)
 class Pilot:
-    """What plain HMC from the starting points has shown: the picture of a Gaussian well.
+    """The findings of the pilot run, plain moves from the starting points, as the picture of a Gaussian well.
 
     At inverse temperature beta the energy of the well is u_min + (d/2)/(beta + r) in the mean (equipartition), where d
     is ``dim`` and r is ``prior_share``.
@@ -35,17 +35,18 @@ class Pilot:
     u_min: float
     """The energy at the bottom of the well."""
     prior_share: float
-    """r: 0 for a flat base measure."""
+    """r, the curvature of the prior over that of the likelihood; 0 without a prior."""
     step_size: float
+    """The step size at beta = 1."""
     step_size_prior: float | None = None
     """The step size at beta = 0, where there is a prior."""
     quarter: float = 1.0
     """A quarter of the slowest period within a mode, in steps."""
     stranded: int = 0
-    """Chains that could not come down from where they started, and were put where others are."""
+    """The number of chains that could not come down from where they started, and were put where others are."""
 
     def log_z(self, betas: np.ndarray) -> np.ndarray:
-        """Return log Z(beta) up to a constant: the integral of the mean energy."""
+        """Return log Z at inverse temperatures, up to a constant: the integral of minus the mean energy."""
         return -betas * self.u_min - 0.5 * self.dim * np.log(betas + self.prior_share)
 
     def above(self, energy: np.ndarray) -> np.ndarray:
@@ -58,21 +59,29 @@ class Pilot:
         half = 0.5 * self.dim
         return max(half - math.sqrt(half), half / 4)
 
+    def reach(self, t_max: float) -> float:
+        """Return the temperature at which the well alone, without a prior, would be as wide as it is at ``t_max``."""
+        return min(t_max, (1 + self.prior_share) / max(self.prior_share, 1e-12))
+
     def highest(self, t_max: float) -> float:
-        """Return the mean energy above the bottom at the top temperature."""
-        return 0.5 * self.dim * min(t_max, (1 + self.prior_share) / max(self.prior_share, 1e-12))
+        """Return the mean energy above the bottom of the well at the temperature ``t_max``, which may be inf."""
+        return 0.5 * self.dim * self.reach(t_max)
 
 
 @dataclass(frozen=True)
 class Rung:
-    """What the chains did at one inverse temperature, lengths in units of their spread at beta = 1."""
+    """The behaviour of the chains at one inverse temperature, lengths in units of their spread at beta = 1."""
 
     beta: float
+    """The inverse temperature."""
     mean_energy: float
+    """The mean of the energy."""
     var_energy: float
+    """The variance of the energy."""
     step_size: float
+    """The step size that was found."""
     wander: float
-    """Variance within a chain, median over chains, of the coordinate where it is largest."""
+    """The variance within a chain, median over chains, of the coordinate where it is largest."""
     memory: float
     """The largest correlation, over coordinates, of the chains' mean positions with those of the rung before; nan for
     the first."""
@@ -80,12 +89,12 @@ class Rung:
 
 @dataclass(frozen=True)
 class Climb:
-    """What climbing to a high temperature and coming down again has shown."""
+    """The record of a climb to a high temperature, and of the way down again."""
 
     up: tuple[Rung, ...]
-    """From beta = 1; empty where a prior is the top."""
+    """The rungs from beta = 1 upwards; empty where a prior is the top."""
     down: tuple[Rung, ...]
-    """From the hottest to beta = 1, the last one long."""
+    """The rungs from the hottest down to beta = 1, the last one long."""
     ran_away: bool
     """Whether the climb ended because chains ran away: tails too heavy for more heat."""
     slow: bool
@@ -98,7 +107,7 @@ class Climb:
 
     @property
     def melting(self) -> float:
-        """T of the coolest rung at and above which chains forget where they were; inf if they never do."""
+        """The temperature of the coolest rung at and above which chains forget where they were; inf if none."""
         melted = math.inf
         for rung in self.down:
             if rung.memory > FORGOTTEN:
@@ -116,28 +125,30 @@ class Climb:
 
 @dataclass(frozen=True, repr=False)
 class WarmupRecord(Frozen):
-    """What the warm-up has found and chosen; print it."""
+    """The findings and choices of the warm-up; print it."""
 
     pilot: Pilot | None
+    """The findings of the pilot run; None where it had nothing to find."""
     climb: Climb | None
+    """The record of the climb; None where the partition was given."""
     top: float | None
     """The highest temperature of the ladder: inf is the prior; None where there is no ladder."""
     lost: int
-    """Chains that did not come down from the climb, and were put back to where they were before it."""
+    """The number of chains that did not come down from the climb, and were put back where they were before it."""
     num_modes: int
-    """Modes among which chains jump; 1 if none were looked for or no other was found."""
+    """The number of modes that are known; 1 if none were looked for or no other was found."""
     kernel: Mapping[str, Any]
     """The kernel that was tuned: its name, metric, and how many moves of how many steps make an iteration."""
     tilt: str
     """The name of the tilt."""
     theta_0: np.ndarray
-    """Where theta began."""
+    """theta at the beginning of the adaptation."""
     theta: np.ndarray
-    """Where it ended."""
+    """theta at its end."""
     visit_clock: float
-    """The time from which theta has learnt, by the clock of the region seen least, over the moves it made."""
+    """The visits to the region seen least, over those desired of it: 1 if all were seen as often as desired."""
     gradients: Mapping[str, int]
-    """Gradients spent on each stage."""
+    """The gradients spent on each stage, by its name."""
 
     def __repr__(self) -> str:
         lines = [f"<sahmc warm-up, {sum(self.gradients.values()):,} gradients"]

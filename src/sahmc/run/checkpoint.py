@@ -1,4 +1,4 @@
-"""A run kept in a folder: whose it is, and how to go on with it."""
+"""A run that is kept in a folder: which run it is, and how to go on with it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ from sahmc.run.journal import DiskJournal
 from sahmc.run.plan import Plan
 
 RUN, CALL = "run.json", "call.pickle"
+"""The files that tell which run it is, and hold the arguments of ``sample``."""
 AGAIN = "call sahmc.sample again, with the same arguments and this checkpoint"
+"""The advice where stored arguments cannot be used."""
 
 
 def stored_arguments(checkpoint: str | Path) -> dict[str, Any]:
-    """Return the arguments of ``sample`` with which the run in a folder was begun; raise ``ValueError`` if none are.
+    """Return the arguments of ``sample`` with which the run in a folder was begun, or raise ``ValueError``.
 
     They were stored by pickle: read only what you trust.
     """
@@ -41,7 +43,10 @@ def stored_arguments(checkpoint: str | Path) -> dict[str, Any]:
 
 
 def recorded(checkpoint: str | Path) -> dict[str, Any] | None:
-    """What the folder says of the run it holds; None if there is no folder yet, or nothing in it."""
+    """Return what a folder says of the run it holds: its identity and seed; None if there is no run in it yet.
+
+    A folder that holds something else, or a damaged run, raises ``ValueError``.
+    """
     path = Path(checkpoint)
     try:
         text = (path / RUN).read_text()
@@ -80,7 +85,8 @@ def open_checkpoint(
 ) -> DiskJournal:
     """Return the journal of a run in a folder: a new one, or that of the same run, begun earlier.
 
-    ``identity`` is what the bits of the run depend on, ``arguments`` those of ``sample``, stored for ``resume``.
+    ``identity`` holds all that the bits of the run depend on, and the run in the folder must have the same. ``seed`` is
+    what is recorded of the seed, and ``arguments`` are those of ``sample``, stored for ``resume``.
     """
     path = Path(checkpoint)
     known = recorded(path)
@@ -109,7 +115,10 @@ def open_checkpoint(
 
 
 def identity(plan: Plan, seed: Any, **parts: Any) -> dict[str, Any]:
-    """All that the bits of a run depend on, in words and checksums, to be compared."""
+    """Return all that the bits of a run depend on, as text, numbers and checksums that can be compared.
+
+    ``seed`` is what is recorded of the seed, and ``parts`` are pytrees besides the plan, such as starts and the model.
+    """
     names = ("draws", "tune", "chains", "thin", "target_accept", "theta", "adapt", "jumps")
     things = {"kernel": plan.kernel, "tilt": plan.tilt, "gain": plan.gain, "desired": plan.desired, **parts}
     return {
@@ -123,7 +132,7 @@ def identity(plan: Plan, seed: Any, **parts: Any) -> dict[str, Any]:
 
 
 def fingerprint(thing: Any) -> str:
-    """A checksum of a pytree of arrays and strategies: of its leaves, and of what is printed for the rest."""
+    """Return a checksum of a pytree: of the arrays in it, and of what is printed for the rest."""
     leaves, structure = jax.tree.flatten(thing)
     digest = hashlib.blake2b(_printed(structure), digest_size=8)
     for leaf in leaves:
@@ -136,9 +145,10 @@ def fingerprint(thing: Any) -> str:
 
 
 def _printed(thing: Any) -> bytes:
-    """Without the addresses of this process."""
+    """Return what is printed for a thing, without the addresses in memory."""
     return re.sub(r"0x[0-9a-f]+", "", str(thing)).encode()
 
 
 def _checksum(about: Any) -> str:
+    """Return the checksum of data that JSON can hold."""
     return hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=DIGEST_BYTES).hexdigest()

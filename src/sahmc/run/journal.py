@@ -1,8 +1,8 @@
-"""What the stages of a run have done so far, in memory or on disk; what is on disk is not done again.
+"""The journal of a run: what its stages have done so far, in memory or on disk.
 
 A run is a fixed sequence of stages, each a loop of moves, and all that happens between them follows from what they
-return. So a run that was killed is resumed by running it again from the start, every stage or part of one that is found
-on disk being handed back at once: nothing else need be saved, and the bits cannot differ.
+return. So a run that was killed is resumed by running it again from the start, and every stage or part of one that is
+found on disk is handed back at once: nothing else need be saved, and the bits cannot differ.
 """
 
 from __future__ import annotations
@@ -18,65 +18,81 @@ from typing import Any, BinaryIO, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import PyTreeDef
 
 from sahmc._support.sealed_files import DIGEST_BYTES, sealed, unsealed, write_whole
 from sahmc._support.validate import require
 from sahmc.results.records import Counts, ThetaTrace
 
 RECORD_SECONDS = 10.0
-"""Between two records: the most that is lost."""
+"""The seconds between two records: the most that is lost."""
 READ_BYTES = 2**24
+"""The bytes of a file that are read at once."""
 
 
 class StageProgress(NamedTuple):
-    """What a stage has done: its moves, where they led, sums over them, and how many draws were kept."""
+    """The progress of a stage: its moves, where they led, and sums over them."""
 
     moves: int
+    """The number of moves made."""
     state: Any
+    """The state of the run after them, a pytree of arrays."""
     visits: np.ndarray
+    """The visits to each region."""
     counts: Counts
+    """Counts over the moves."""
+    mechanical_acceptance: float
+    """The sum over trajectories of the acceptance that step sizes are tuned on."""
     rows: int
-    """Draws that were stored."""
+    """The number of draws that were stored."""
     trace: ThetaTrace | None
+    """theta and round trips at some moments, if they are recorded."""
 
 
 class Journal:
-    """Of a run that is not kept on disk: every stage begins at its beginning, and draws stay in memory."""
+    """The journal of a run that is not kept on disk: stages begin at their beginning, and draws stay in memory."""
 
     seconds = 0.0
-    """Spent on this run by earlier processes."""
+    """The seconds that earlier processes spent on this run."""
 
-    def begin(self, name: str, so_far: StageProgress, structure: Any) -> StageProgress:
-        """A stage begins: what is known of it, ``so_far`` if nothing is. ``structure`` is that of its draws."""
+    def begin(self, name: str, so_far: StageProgress, structure: PyTreeDef) -> StageProgress:
+        """Begin a stage, and return what is known of it: ``so_far`` if nothing is.
+
+        ``structure`` is the pytree structure of its draws.
+        """
         self.so_far = so_far
         self._parts: list[Any] = []
         return so_far
 
     def add(self, so_far: StageProgress, draws: Any) -> None:
-        """The stage has gone on; ``draws`` are those it kept since, or None."""
+        """Record that the stage has gone on.
+
+        ``draws`` are those kept since it was last recorded, a pytree of arrays (draw, chain, ...), or None.
+        """
         if draws is not None:
             self._parts.append(draws)
         self.so_far = so_far
 
     def end(self) -> None:
-        """The stage ends, for good or for now."""
+        """End the stage, for good or for now."""
 
     def draws(self) -> Any:
-        """Those of the stage, arrays (draw, chain, ...); None if there are none."""
+        """Return the draws of the stage, a pytree of arrays (draw, chain, ...); None if there are none."""
         if not self.so_far.rows:
             return None
         rows = self.so_far.rows
         return jax.tree.map(lambda *parts: np.concatenate(parts)[:rows], *self._parts)
 
     def close(self) -> None:
-        """No more stages."""
+        """Close the journal: there are no more stages."""
 
 
 class DiskJournal(Journal):
-    """Of each stage a ``.state``, replaced every few seconds, and ``.rows``, to which draws are added, one row each.
+    """The journal of a run that is kept in a folder.
 
-    A state holds the checksum of the rows that belong to it, and its own. A stage that does not agree with its checksum
-    is forgotten, and so are all after it.
+    Each stage has two files there: a ``.state``, which is replaced every few seconds, and ``.rows``, to which draws are
+    added, one row each. A state holds the checksum of the rows that belong to it, and its own. A stage that does not
+    agree with its checksum is forgotten, and so are all after it.
     """
 
     def __init__(self, folder: Path):
@@ -87,7 +103,11 @@ class DiskJournal(Journal):
         self.seconds = _seconds(folder)
         self._began = time.monotonic()
 
-    def begin(self, name: str, so_far: StageProgress, structure: Any) -> StageProgress:
+    def begin(self, name: str, so_far: StageProgress, structure: PyTreeDef) -> StageProgress:
+        """Begin a stage, and return what is on disk of it: ``so_far`` if nothing is.
+
+        ``structure`` is the pytree structure of its draws.
+        """
         self._stage += 1
         self._stem = self._folder / f"{self._stage:03d}-{name}"
         self._structure, self._hash = structure, hashlib.blake2b(digest_size=DIGEST_BYTES)
@@ -106,6 +126,7 @@ class DiskJournal(Journal):
         return self.so_far
 
     def add(self, so_far: StageProgress, draws: Any) -> None:
+        """Record that the stage has gone on: write ``draws`` made since, if any, and now and then the state."""
         running = self._hash.copy()  # Ctrl-C may come at any point: rows count once hash and so_far agree on them
         if draws is not None and so_far.rows > self.so_far.rows:
             leaves = jax.tree.leaves(draws)
@@ -124,6 +145,7 @@ class DiskJournal(Journal):
             self._write()
 
     def end(self) -> None:
+        """End the stage, for good or for now, with all that it has done on disk."""
         if self._noted < self.so_far.moves:
             self._write()
         if self._rows is not None:
@@ -131,21 +153,24 @@ class DiskJournal(Journal):
             self._rows = None
 
     def draws(self) -> Any:
+        """Return the draws of the stage, a pytree of arrays (draw, chain, ...) that stay on disk; None without any."""
         if not self.so_far.rows:
             return None
         rows = np.memmap(self._stem.with_suffix(".rows"), self._dtype, "r", shape=self.so_far.rows)
         return jax.tree.unflatten(self._structure, [rows[name] for name in self._dtype.names])
 
     def close(self) -> None:
+        """Close the files, so that another process may go on with the run."""
         if self._rows is not None:
             self._rows.close()
         self._lock.close()
 
     def _size(self) -> int:
+        """Return the bytes of the rows that count."""
         return self.so_far.rows * self._dtype.itemsize if self._dtype is not None else 0
 
     def _write(self) -> None:
-        """Rows first, then the state that vouches for them, in one stroke."""
+        """Write the rows first, and then, in one stroke, the state that holds their checksum."""
         assert self._rows is not None
         self._rows.flush()
         os.fsync(self._rows.fileno())
@@ -153,6 +178,7 @@ class DiskJournal(Journal):
             "moves": self.so_far.moves,
             "rows": self.so_far.rows,
             "counts": list(self.so_far.counts),
+            "mechanical_acceptance": self.so_far.mechanical_acceptance,
             "dtype": None if self._dtype is None else np.lib.format.dtype_to_descr(self._dtype),
             "rows_digest": self._hash.hexdigest(),
             "seconds": self.seconds + time.monotonic() - self._began,
@@ -165,7 +191,7 @@ class DiskJournal(Journal):
         self._written, self._noted = time.monotonic(), self.so_far.moves
 
     def _recall(self, fresh: StageProgress) -> StageProgress | None:
-        """What is on disk of this stage, if it is whole."""
+        """Return what is on disk of this stage, or None if it is not whole; ``fresh`` is the stage at its beginning."""
         found = read_stage(self._stem)
         if found is None:
             return None
@@ -174,11 +200,22 @@ class DiskJournal(Journal):
         count = len(known)
         state = jax.tree.unflatten(tree, map(jnp.asarray, leaves[:count]))
         trace = None if fresh.trace is None else ThetaTrace(*leaves[count + 1 :])
-        return StageProgress(about["moves"], state, leaves[count], Counts(*about["counts"]), about["rows"], trace)
+        return StageProgress(
+            moves=about["moves"],
+            state=state,
+            visits=leaves[count],
+            counts=Counts(*about["counts"]),
+            mechanical_acceptance=about["mechanical_acceptance"],
+            rows=about["rows"],
+            trace=trace,
+        )
 
 
-def read_stage(stem: Path) -> tuple[dict[str, Any], list[np.ndarray], np.dtype | None, Any] | None:
-    """What was written about a stage, its arrays, the type of its rows and their hash; None if it is not whole."""
+def read_stage(stem: Path) -> tuple[dict[str, Any], list[np.ndarray], np.dtype | None, hashlib.blake2b] | None:
+    """Return what was written about a stage, its arrays, the type of its rows and their hash; None if it is not whole.
+
+    ``stem`` is the path of its files without their endings.
+    """
     content = unsealed(stem.with_suffix(".state"))
     if content is None:
         return None
@@ -193,12 +230,12 @@ def read_stage(stem: Path) -> tuple[dict[str, Any], list[np.ndarray], np.dtype |
 
 
 def _tuples(description: Any) -> Any:
-    """JSON knows no tuples."""
+    """Turn the lists of a description of a type back into tuples, which JSON does not know."""
     return [(name, kind, tuple(shape)) for name, kind, *rest in description for shape in (rest or [()])]
 
 
-def _hash_of(path: Path, size: int) -> Any:
-    """Of the first ``size`` bytes; None if there are fewer."""
+def _hash_of(path: Path, size: int) -> hashlib.blake2b | None:
+    """Return the hash of the first ``size`` bytes of a file; None if there are fewer."""
     if not path.exists() or path.stat().st_size < size:
         return None
     running = hashlib.blake2b(digest_size=DIGEST_BYTES)
@@ -211,7 +248,7 @@ def _hash_of(path: Path, size: int) -> Any:
 
 
 def _seconds(folder: Path) -> float:
-    """Spent on the run so far, by its last record."""
+    """Return the seconds spent on the run so far, by its last record."""
     last = sorted(folder.glob("[0-9][0-9][0-9]-*.state"))
     found = unsealed(last[-1]) if last else None
     if found is None:
@@ -221,7 +258,7 @@ def _seconds(folder: Path) -> float:
 
 
 def _lock(folder: Path) -> BinaryIO:
-    """Held while a process writes here."""
+    """Open and lock a file that is held while a process writes to the folder; raise if another holds it."""
     file = (folder / "lock").open("wb")
     try:
         import fcntl

@@ -1,4 +1,4 @@
-"""What a result can still ask of the run that made it, for as long as the process lives."""
+"""The parts of a run that its result can still ask, for as long as the process lives."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float, Int, Key
 
 from sahmc.kernels.base import Kernel
 from sahmc.kernels.jump import Jump
@@ -21,7 +21,7 @@ from sahmc.tilt.target import ChainState, TiltedTarget
 from sahmc.tilt.tilts import NoTilt
 
 DRAWS_AT_ONCE = 4096
-"""Draws that are moved at once."""
+"""The number of draws that are moved at once."""
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,17 @@ class Live:
     """The model, the kernel and the modes as they were at the end of a run."""
 
     setup: Setup
+    """The model, the tilt and the kernel."""
     step_scale: Float[Array, " levels"]
+    """The step size at each level, as a multiple of the kernel's."""
     finder: ModeFinder
+    """The finder, with the draws it knew when the warm-up ended."""
     modes: Modes
+    """The modes that were known then."""
     unpack: Unpacker
+    """The map from vectors to positions or named variables."""
     positions: np.ndarray | None
-    """The positions as vectors (chain, draw, dim); None if only something of them was kept."""
+    """The positions as vectors (chain, draw, dim); None if only some function of them was kept."""
     _assigned: list[ModeAssignment] = field(default_factory=list, repr=False)
     """The answer of ``assign_modes``, once it was asked for."""
 
@@ -49,13 +54,13 @@ class Live:
         return split(self.positions, self.unpack.unravel)
 
     def assign_modes(self, draws: DrawRecord) -> ModeAssignment:
-        """Return the modes in the draws; they are looked for once."""
+        """Return the modes in the draws of this run; they are looked for only once."""
         if not self._assigned:
             self._assigned.append(self.find_modes(draws)[0])
         return self._assigned[0]
 
     def find_modes(self, draws: DrawRecord) -> tuple[ModeAssignment, int]:
-        """Look for modes in the draws; return them, and the gradients spent."""
+        """Return the modes in the draws of this run, and the gradients spent on the search."""
         assert self.positions is not None
         late = posterior_draws(self.positions, draws.log_weight)
         finder = self.finder
@@ -65,7 +70,10 @@ class Live:
         return finder.with_draws(late).assign(self.positions, lowest, self.modes)
 
     def rejuvenate(self, index: tuple[np.ndarray, ...], moves: int, seed: int) -> Rejuvenated:
-        """Return the draws of chains and times ``index`` after so many plain moves."""
+        """Return some draws after ``moves`` plain moves of the kernel each, without the tilt.
+
+        ``index`` holds the chain and the number of each draw, and ``seed`` is for the moves.
+        """
         assert self.positions is not None
         kernel = self.setup.kernel
         kernel = kernel.kernel if isinstance(kernel, Jump) else kernel
@@ -88,9 +96,9 @@ def _moved(
     positions: Float[Array, "draws dim"],
     kernel: Kernel,
     target: TiltedTarget,
-    moves: int | Array,
+    moves: Int[Array, ""] | int,
 ) -> ChainState:
-    """Return chains from ``positions`` after so many moves."""
+    """Return chains that started from ``positions`` after ``moves`` moves."""
     step = jax.vmap(lambda key, state: kernel.step(key, state, target)[0])
 
     def body(i: Any, states: Any) -> Any:

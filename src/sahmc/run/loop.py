@@ -1,4 +1,4 @@
-"""The compiled loop, in chunks driven from the host."""
+"""The compiled loop of moves, run in chunks between which Python looks at what was done."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import PyTreeDef
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from sahmc._support.pytree import strategy
@@ -25,87 +26,113 @@ from sahmc.tilt.theta import average_theta, visit_clock
 from sahmc.tilt.tilts import Tilt
 
 NEVER = 2**31 - 1
-"""A move that no run reaches."""
+"""The number of a move that no run reaches."""
 CLOCK_LAG = 8
-"""How much slower than time the gain's clock may go, while some region waits to be seen."""
+"""The factor by which the gain's clock may go slower than time, while some region waits to be seen."""
 CHUNK_SECONDS = 0.3
-"""How long a chunk is to take."""
+"""The seconds that a chunk is to take."""
 CHUNK_BYTES = 2**26
+"""The most bytes of draws for which a chunk has room."""
 CHUNK_DRAWS = 2048
-"""The size and the number of the draws for which a chunk has room."""
+"""The most draws for which a chunk has room."""
 SNAPSHOTS = 64
-"""Moments of a stage at which theta is noted."""
+"""The number of moments of a stage at which theta is recorded."""
 
 
 @strategy
 class Setup:
-    """What stays the same through a stage."""
+    """All that stays the same through a stage."""
 
     energy_fn: TracedFunction
+    """The traced energy of the model, a function of a flat position."""
     tilt: Tilt
     kernel: Kernel
     desired: Float[Array, " regions"]
+    """The desired visiting frequencies."""
     gain: Gain
-    target_accept: Any
+    """The gain with which theta learns."""
+    target_accept: Float[Array, ""] | float
+    """The acceptance probability to which step sizes are tuned."""
     keep: TracedFunction | None = None
-    """What is kept of a position; all of it if None."""
+    """The function of a flat position that is kept in its place; None keeps the position."""
 
 
 class Schedule(NamedTuple):
-    """What a stage does, as data: one compiled loop serves them all."""
+    """The settings of a stage, as data, so that one compiled loop serves all stages."""
 
     learn_theta: bool = False
+    """Whether theta learns."""
     gain_by_visits: bool = False
     """Whether the gain decays as regions are seen, rather than with time."""
     learn_step: bool = False
+    """Whether step sizes are tuned."""
     average_from: int = NEVER
     """The move from which theta is averaged, counted from where theta began to learn."""
     thin: int = 1
-    """Moves of which the last is kept as a draw."""
+    """The number of moves of which the last is kept as a draw."""
     bottom: int = 0
     """The region where a round trip begins and ends."""
     top: int = 0
-    """The region where it turns."""
+    """The region where a round trip turns."""
 
 
 class RunState(NamedTuple):
     """All that changes from move to move."""
 
     sahmc: SAHMCState
+    """The chains and theta."""
     steps: StepSizeState
+    """The step sizes of the levels, and how they are tuned."""
     trips: RoundTrips
+    """The round trips that each chain has made."""
     t: Int[Array, ""]
-    """Moves since theta began to learn; a_t is taken at t + 1, or by the clock of visits."""
+    """The number of moves since theta began to learn; the gain a_t is taken at t + 1, or by the clock of visits."""
     t_key: Int[Array, ""]
-    """Moves since the run began, which number its random keys."""
+    """The number of moves since the run began, from which the random key of each is made."""
 
 
 class Draw(NamedTuple):
-    """What is kept of a move, for every chain. Leading axes are (draw, chain)."""
+    """The draws of all chains, whose axes are (draw, chain, ...): JAX arrays in the loop, NumPy arrays outside it."""
 
     position: Any
-    """The position, or what ``keep`` makes of it."""
+    """The position as a vector, or the pytree that ``keep`` makes of it."""
     energy: Float[Array, "*draw chains"]
+    """The energy on which the tilt acts."""
     base_energy: Float[Array, "*draw chains"] | None
-    """The prior's share, where it is apart."""
+    """The prior's share of the energy, where it is apart."""
     region: Int[Array, "*draw chains"]
+    """The region of the tilt in which the chain is counted."""
     log_weight: Float[Array, "*draw chains"]
+    """The log importance weight, up to a constant."""
     acceptance_rate: Float[Array, "*draw chains"]
+    """The probability with which the last move was accepted."""
     diverging: Bool[Array, "*draw chains"]
+    """Whether the last move diverged."""
     tree_depth: Int[Array, "*draw chains"] | None
-    """None for kernels whose trajectories do not grow."""
+    """The doublings of the last trajectory; None for kernels whose trajectories do not grow."""
 
     @property
     def total_energy(self) -> Any:
-        """U, the prior's share included."""
+        """U = -log density, the prior's share included."""
         return self.energy if self.base_energy is None else self.energy + self.base_energy
 
 
 class Snapshot(NamedTuple):
-    """theta and the round trips of each chain, at some moments (leading axis)."""
+    """theta and round trips at some moments, the leading axis."""
 
     theta: Float[Array, "*moments_own regions"]
+    """theta, with an axis for chains if each has its own."""
     trips: Int[Array, "*moments chains"]
+    """The round trips that each chain has made."""
+
+
+class MoveSums(NamedTuple):
+    """Sums over chains and moves."""
+
+    counts: Counts
+    """The events that are counted."""
+    mechanical_acceptance: Float[Array, ""] | float
+    """The sum over trajectories of the acceptance that step sizes are tuned on; it is rounded, and only reported."""
 
 
 @partial(jax.jit, static_argnames="capacity")
@@ -118,15 +145,16 @@ def run_chunk(
     done: Int[Array, ""],
     every: Int[Array, ""],
     capacity: int,
-) -> tuple[RunState, Draw, Snapshot, Counts]:
-    """Make ``num`` moves of a stage that has ``done`` some, and return the state, draws, snapshots and sums.
+) -> tuple[RunState, Draw, Snapshot, MoveSums]:
+    """Make ``num`` moves of a stage, and return the state, draws, snapshots and sums over the moves.
 
-    A draw is the last of ``schedule.thin`` moves, a snapshot the last of ``every``; both in slots that count from the
-    one in which ``done`` lies. There is room for ``capacity`` draws.
+    The stage has made ``done`` moves before. A draw is the last of ``schedule.thin`` moves of the stage and a snapshot
+    the last of ``every`` moves; the first slot of each is for the one that was under way at ``done``. There is room for
+    ``capacity`` draws.
     """
 
     def body(i: Int[Array, ""], carry: Any) -> Any:
-        state, draws, snapshots, counts = carry
+        state, draws, snapshots, sums = carry
         state, draw, more = make_move(rng_key, state, setup, schedule)
 
         def into(size: Any, slots: Any, values: Any) -> Any:
@@ -135,19 +163,19 @@ def run_chunk(
 
         draws = into(schedule.thin, draws, draw)
         snapshots = into(every, snapshots, _snapshot(state))
-        return state, draws, snapshots, jax.tree.map(jnp.add, counts, more)
+        return state, draws, snapshots, jax.tree.map(jnp.add, sums, more)
 
-    _, draw, counts = jax.eval_shape(lambda s: make_move(rng_key, s, setup, schedule), state)
+    _, draw, sums = jax.eval_shape(lambda s: make_move(rng_key, s, setup, schedule), state)
     draws = _room(draw, capacity)
     snapshots = _room(_snapshot(state), SNAPSHOTS + 1)
-    zero = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), counts)
+    zero = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), sums)
     return jax.lax.fori_loop(0, num, body, (state, draws, snapshots, zero))
 
 
 def make_move(
     rng_key: Key[Array, ""], state: RunState, setup: Setup, schedule: Schedule
-) -> tuple[RunState, Draw, Counts]:
-    """Make one iteration of SAHMC and tune the step sizes by it."""
+) -> tuple[RunState, Draw, MoveSums]:
+    """Make one move of all chains, learn from it, and return the state, the draws and what is counted."""
     used = state.sahmc.theta
     target = TiltedTarget(setup.energy_fn, setup.tilt, used.theta, jnp.exp(state.steps.log_step))
     key = jax.random.fold_in(rng_key, state.t_key)
@@ -159,12 +187,12 @@ def make_move(
     trips = update_round_trips(state.trips, info.level, schedule.bottom, schedule.top)
     weight = log_weights(setup, used.theta, sahmc.theta.visits > 0, sahmc.chains.energy)
     draw = _draw(sahmc.chains, info, weight, setup)
-    counts = _counts(info, setup.kernel.max_tree_depth)
-    return RunState(sahmc, steps, trips, state.t + schedule.learn_theta, state.t_key + 1), draw, counts
+    sums = _sums(info, setup.kernel.max_tree_depth)
+    return RunState(sahmc, steps, trips, state.t + schedule.learn_theta, state.t_key + 1), draw, sums
 
 
 def _gain(state: RunState, setup: Setup, schedule: Schedule) -> Float[Array, ""]:
-    """Return a_{t+1}, by the clock that the schedule asks for; 0 where theta does not learn."""
+    """Return the gain a_{t+1}, by the clock that the schedule asks for; 0 where theta does not learn."""
     used = state.sahmc.theta
     visits = jnp.maximum(visit_clock(used.seen, setup.desired), state.t / CLOCK_LAG)
     clock = jnp.where(schedule.gain_by_visits, visits, state.t)
@@ -185,27 +213,28 @@ def _draw(chains: ChainState, info: TransitionInfo, log_weight: Float[Array, " c
     )
 
 
-def _counts(info: TransitionInfo, deepest: int) -> Counts:
+def _sums(info: TransitionInfo, deepest: int) -> MoveSums:
     """Return the sums over chains of a move; ``deepest`` is the largest depth of a tree, 0 if there are none."""
     jumped = jnp.isnan(info.mechanical_acceptance)
-    return Counts(
+    counts = Counts(
         gradients=info.n_steps.sum(),
         diverging=info.diverging.sum(),
         failed=info.failed.sum(),
         deepest=((info.tree_depth >= deepest) & (deepest > 0)).sum(),
         trajectories=jnp.sum(~jumped),
-        mechanical_acceptance=jnp.where(jumped, 0.0, info.mechanical_acceptance).sum(),
         jumps=jumped.sum(),
         jumps_accepted=(jumped & info.is_accepted).sum(),
     )
+    return MoveSums(counts, jnp.where(jumped, 0.0, info.mechanical_acceptance).sum())
 
 
 def _snapshot(state: RunState) -> Snapshot:
+    """Return theta and round trips as they are now."""
     return Snapshot(state.sahmc.theta.theta, state.trips.trips)
 
 
 def _room(like: Any, size: int) -> Any:
-    """Return zeros for ``size`` of a pytree."""
+    """Return zeros with room for ``size`` pytrees such as ``like``, along a new leading axis."""
     return jax.tree.map(lambda x: jnp.zeros((size, *x.shape), x.dtype), like)
 
 
@@ -215,12 +244,15 @@ def log_weights(
     visited: Bool[Array, "*own regions"],
     energy: Float[Array, " chains"],
 ) -> Float[Array, " chains"]:
-    """Return log w of every chain, theta being shared or one for each."""
+    """Return the log importance weight of every chain, whether theta is shared or each has its own.
+
+    ``visited`` tells which regions were ever visited, and ``energy`` is that on which the tilt acts.
+    """
     own = 0 if theta.ndim == 2 else None
     return jax.vmap(setup.tilt.log_weight, (own, 0, None, own))(theta, energy, setup.desired, visited)
 
 
-def draw_structure(setup: Setup, state: RunState) -> Any:
+def draw_structure(setup: Setup, state: RunState) -> PyTreeDef:
     """Return the pytree structure of the draws that ``make_move`` makes, without making one."""
     whole = 0 if setup.keep is None else jax.tree.unflatten(setup.keep.returns, range(setup.keep.returns.num_leaves))
     base = None if state.sahmc.chains.base is None else 0
@@ -230,14 +262,17 @@ def draw_structure(setup: Setup, state: RunState) -> Any:
 
 
 class Chunk(NamedTuple):
-    """What comes out between two looks at the host."""
+    """The outcome of some moves, in NumPy arrays but for the state."""
 
     state: RunState
     draws: Draw
     snapshots: Snapshot
     visits: np.ndarray
+    """The visits to each region in these moves."""
     moves: int
-    counts: Counts
+    """The number of these moves."""
+    sums: MoveSums
+    """Sums over these moves."""
 
 
 def chunks(
@@ -250,9 +285,10 @@ def chunks(
     done: int = 0,
     every: int = NEVER,
 ) -> Iterator[Chunk]:
-    """Yield what is left of ``draws`` after ``done`` moves, in chunks of about ``CHUNK_SECONDS``.
+    """Yield what is left of a stage of ``draws`` draws after ``done`` moves, in chunks of about ``CHUNK_SECONDS``.
 
-    The bits do not depend on how chunks were cut. There is a snapshot after each ``every`` moves.
+    A chunk has room for ``capacity`` draws. There is a snapshot after each ``every`` moves. The bits do not depend on
+    how chunks are cut.
     """
     total, size = draws * schedule.thin, 16
     while done < total:
@@ -260,7 +296,7 @@ def chunks(
         size = min(size, total - done, capacity * schedule.thin - phase)
         before = np.asarray(state.sahmc.theta.visits)
         began = time.perf_counter()
-        state, kept, snapshots, counts = jax.block_until_ready(
+        state, kept, snapshots, sums = jax.block_until_ready(
             run_chunk(rng_key, state, setup, schedule, *map(jnp.int32, (size, done, every)), capacity)
         )
         rate = size / max(time.perf_counter() - began, 1e-9)
@@ -275,22 +311,22 @@ def chunks(
             snapshots=_first(snapshots, num_snapshots),
             visits=visits,
             moves=size,
-            counts=Counts(*(np.asarray(total).item() for total in counts)),
+            sums=jax.tree.map(lambda total: np.asarray(total).item(), sums),
         )
         size = max(16, int(rate * CHUNK_SECONDS))
 
 
 def _first(slots: Any, num: int) -> Any:
-    """Return the first ``num`` slots, on the host."""
+    """Return the first ``num`` slots of each array, as NumPy arrays."""
     return jax.tree.map(lambda x: np.array(np.asarray(x)[:num]), slots)
 
 
 def _forget_counts(state: RunState) -> RunState:
-    """Keep only whether a region was ever visited in the 32-bit counters, which the host has read."""
+    """Reduce the 32-bit counts of visits, once they were added up elsewhere, to whether a region was ever visited."""
     theta = state.sahmc.theta
     return state._replace(sahmc=state.sahmc._replace(theta=theta._replace(visits=jnp.minimum(theta.visits, 1))))
 
 
 def chunk_capacity(chains: int, dim: int) -> int:
-    """Return how many draws a chunk has room for: the same for runs of any length, so that they share compiled code."""
+    """Return how many draws a chunk has room for: the same for runs of any length, so they share compiled code."""
     return max(1, min(CHUNK_DRAWS, CHUNK_BYTES // (8 * chains * (dim + 8))))

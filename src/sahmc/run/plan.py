@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from sahmc._support.validate import is_number, require, require_count, require_flag, require_known
 from sahmc.kernels import KERNELS
@@ -17,63 +17,83 @@ from sahmc.tilt.tilts import NoTilt, TemperedTilt, Tilt
 
 @dataclass(frozen=True)
 class Plan:
-    """Checked arguments. ``tilt`` is a class while its partition is still to be found by a pilot run.
+    """The arguments of ``sample``, checked, and the budget of each stage that follows from them.
 
-    Budgets are in moves, of which ``moves`` make one iteration of the user's.
+    The user counts in iterations and this library in moves, of which a kernel may make several in an iteration.
     """
 
     draws: int
+    """The number of draws kept of each chain."""
     tune: int
+    """The number of iterations of the warm-up."""
     chains: int
+    """The number of chains."""
     thin: int
+    """The number of iterations for each draw that is kept, which is the last of them."""
     target_accept: float
+    """The acceptance probability to which the step size is tuned."""
     kernel: Kernel
+    """The kernel as the user built it, which may leave step size and metric open."""
     tilt: Tilt | type[Tilt]
+    """The tilt with its partition, or its class where the partition is still to be found by the warm-up."""
     gain: Gain | None
+    """The gain that the user gave; None leaves it to ``gain_used``."""
     desired: Any
-    theta: str
-    adapt: str
+    """The desired visiting frequencies, one for each region, as an array or a list; None for equal ones."""
+    theta: Literal["shared", "per-chain"]
+    """Whether all chains share one theta or each has its own."""
+    adapt: Literal["tune", "always"]
+    """Whether theta learns during the warm-up only, and is then frozen, or always."""
     jumps: bool
+    """Whether chains jump between known modes; False for a kernel that uses no gradient."""
     has_prior: bool
+    """Whether the model keeps its prior apart from the likelihood."""
     moves: int
+    """The number of moves that make one iteration."""
 
     @property
     def needs_pilot(self) -> bool:
+        """Whether a pilot run has anything to find: a step size, a metric or a partition."""
         return self.kernel.tunes_step_size or self.kernel.uses_spread or isinstance(self.tilt, type)
 
     @property
     def moves_per_draw(self) -> int:
-        """Moves for each draw that is kept."""
+        """The number of moves for each draw that is kept."""
         return self.thin * self.moves
 
     @property
     def finds_ladder(self) -> bool:
-        """Whether the top of the ladder is to be found."""
+        """Whether the partition of the tilt is to be found by the warm-up."""
         return isinstance(self.tilt, type)
 
     @property
     def looks_for_modes(self) -> bool:
-        """Whether modes are looked for."""
+        """Whether the warm-up looks for modes: only while it finds the ladder, and by gradients."""
         return self.finds_ladder and self.kernel.uses_gradient
 
     @property
     def pilot_moves(self) -> int:
-        """A fifth of the tuning, and half as much again at the prior where there is one."""
+        """The moves of the pilot run at beta = 1, a fifth of the tuning; 0 where it has nothing to find.
+
+        Where there is a prior, half as many are made at beta = 0.
+        """
         return max(4, self.tune * self.moves // 5) if self.needs_pilot else 0
 
     @property
     def climb_moves(self) -> int:
+        """The moves of the climb to high temperatures, three tenths of the tuning; 0 where the partition is given."""
         return max(12, self.tune * self.moves * 3 // 10) if self.finds_ladder else 0
 
     @property
     def stages(self) -> dict[str, int]:
+        """The moves that are planned for each stage, by its name."""
         pilot = self.pilot_moves * 3 // (2 if self.has_prior else 3)
         adapt = max(0, self.tune * self.moves - pilot - self.climb_moves)
         return {"pilot": pilot, "climb": self.climb_moves, "adapt": adapt, "draw": self.draws * self.moves_per_draw}
 
     @property
     def gain_used(self) -> Gain:
-        """t0 a twentieth of the time in which theta learns, unless given."""
+        """The gain that was given, or one whose t0 is a twentieth of the moves in which theta learns."""
         time = self.stages["adapt"] + (self.stages["draw"] if self.adapt == "always" else 0)
         return self.gain or Gain(max(1.0, time / 20))
 
@@ -91,7 +111,11 @@ def make_plan(
     jumps: Any,
     **numbers: Any,
 ) -> Plan:
-    """Check everything that can be checked without a position."""
+    """Check all arguments that can be checked without a position, and return the plan.
+
+    They are those of ``sample``, as the user gave them; ``numbers`` are ``draws``, ``tune``, ``chains``, ``thin`` and
+    ``target_accept``.
+    """
     for name in ("draws", "tune", "chains", "thin"):
         require_count(numbers[name], name)
     accept = numbers["target_accept"]
@@ -129,7 +153,7 @@ def make_plan(
 
 
 def _tilt(tilt: Any, partition: Any, has_prior: bool) -> Tilt | type[Tilt]:
-    """The tilt, or its class if the partition is still to be found."""
+    """Return the tilt, or its class if the partition is still to be found."""
     if isinstance(tilt, Tilt):
         must = "a tilt object carries its own partition"
         require(partition is None, must, "partition= as well", "leave one of them out")

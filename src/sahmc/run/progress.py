@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on."""
+"""The progress of a run, as a person sees it: bars on a terminal, and a callback."""
 
 from __future__ import annotations
 
@@ -8,15 +8,24 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 Report = Callable[["Progress"], None]
+"""A function that is told how far a run is."""
 
 
 class Progress(NamedTuple):
-    """How far a run is, as told to ``callback`` a few times a second.
+    """The progress of a run, as told to ``callback`` a few times a second.
 
-    ``done`` of ``total`` moves of this ``stage`` ("pilot", "search", "adapt", "draw") are made, ``advance`` of them
-    since it was told last. Divergences are those of the stage, round trips those since theta began to learn or was
-    frozen;
-    ``regions_seen`` of the tilt's ``regions`` have been visited in this stage.
+    ``stage``
+        The stage that the run is in: "pilot", "climb", "adapt" or "draw".
+    ``done``, ``total``, ``advance``
+        The moves of this stage that are made, those that are planned, and those made since the last call.
+    ``acceptance_rate``
+        The mean acceptance probability of the trajectories since the last call, on which the step size is tuned.
+    ``num_diverging``
+        The number of trajectories of this stage that diverged.
+    ``regions``, ``regions_seen``
+        The number of regions of the tilt, and of those visited in this stage.
+    ``round_trips``
+        The round trips of all chains since theta began to learn or, once it is frozen, since then.
     """
 
     stage: str
@@ -40,9 +49,10 @@ class Progress(NamedTuple):
 
 @contextmanager
 def progress(stages: dict[str, int], enabled: bool, callback: Report | None = None) -> Iterator[Report]:
-    """A Rich bar for each stage on standard error; silent where that is no terminal and no notebook.
+    """Show a bar for each stage, and yield the function to be called with a ``Progress`` between chunks.
 
-    Yields ``report(Progress)``, to be called between chunks, which also tells ``callback``.
+    ``stages`` holds the moves that are planned for each stage. Bars are shown if ``enabled``, on standard error, and
+    only where that is a terminal or a notebook. The function also tells ``callback``.
     """
     done = dict.fromkeys(stages, 0.0)
     with _bars(stages) if enabled and _watched() else _nothing() as show:
@@ -58,16 +68,19 @@ def progress(stages: dict[str, int], enabled: bool, callback: Report | None = No
 
 
 def _watched() -> bool:
+    """Tell whether somebody may be watching: standard error is a terminal, or this is a notebook."""
     return sys.stderr.isatty() or "ipykernel" in sys.modules
 
 
 @contextmanager
 def _nothing() -> Iterator[Report]:
+    """Yield a function that shows nothing."""
     yield lambda now: None
 
 
 @contextmanager
 def _bars(stages: dict[str, int]) -> Iterator[Report]:
+    """Show bars, and yield the function that moves them."""
     from rich.console import Console
 
     display, show = make_bars(stages, console=Console(stderr="ipykernel" not in sys.modules))
@@ -76,12 +89,15 @@ def _bars(stages: dict[str, int]) -> Iterator[Report]:
 
 
 def make_bars(stages: dict[str, int], **options: Any) -> tuple[Any, Report]:
-    """A Rich display with a bar for each stage, and the function that moves them; ``options`` are Rich's."""
+    """Return a Rich display with a bar for each stage, and the function that moves them.
+
+    ``stages`` holds the moves that are planned for each stage, and ``options`` are those of ``rich.progress.Progress``.
+    """
     from rich import progress as rich
     from rich.text import Text
 
     class Rate(rich.ProgressColumn):
-        """Moves a second, each of all chains together."""
+        """A column that shows the moves a second, where a move is one of all chains together."""
 
         def render(self, task: rich.Task) -> Text:
             speed = task.finished_speed or task.speed

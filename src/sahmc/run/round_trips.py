@@ -1,4 +1,4 @@
-"""Round trips between the bottom and the top: a flat visit histogram proves nothing, these do."""
+"""Round trips between the bottom and the top, which show what a flat histogram of visits does not: that chains mix."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ from jaxtyping import Array, Bool, Int
 
 
 class RoundTrips(NamedTuple):
-    """Trips bottom - top - bottom made by each chain; whether it has been at the bottom, and since then at the top."""
+    """The round trips of each chain, from the bottom to the top and back."""
 
     trips: Int[Array, " chains"]
+    """The number of trips made."""
     from_bottom: Bool[Array, " chains"]
+    """Whether the chain has ever been at the bottom."""
     reached_top: Bool[Array, " chains"]
+    """Whether it has been at the top since it was last at the bottom."""
 
 
 def init_round_trips(chains: int) -> RoundTrips:
+    """Return the round trips of so many chains that have been nowhere yet."""
     no = jnp.zeros(chains, bool)
     return RoundTrips(jnp.zeros(chains, jnp.int32), no, no)
 
@@ -24,6 +28,7 @@ def init_round_trips(chains: int) -> RoundTrips:
 def update_round_trips(
     trips: RoundTrips, region: Int[Array, " chains"], bottom: Int[Array, ""] | int, top: Int[Array, ""] | int
 ) -> RoundTrips:
+    """Return the round trips once every chain is in its ``region``; a trip goes from ``bottom`` to ``top`` and back."""
     at_bottom, at_top = region <= bottom, (region >= top) & (top > bottom)
     home = at_bottom & trips.reached_top
     reached_top = (trips.reached_top | (trips.from_bottom & at_top)) & ~home

@@ -1,45 +1,52 @@
-"""A stage of a run: a loop of moves that is shown, written down and interrupted between chunks."""
+"""A stage of a run: a loop of moves that can be shown, recorded and interrupted between chunks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Key
+from jaxtyping import Array, Float, Key
 
 from sahmc.results.records import Counts, ThetaTrace
 from sahmc.run.journal import Journal, StageProgress
-from sahmc.run.loop import NEVER, SNAPSHOTS, Chunk, Draw, RunState, Schedule, Setup, chunks, draw_structure
+from sahmc.run.loop import NEVER, SNAPSHOTS, Chunk, Draw, MoveSums, RunState, Schedule, Setup, chunks, draw_structure
 from sahmc.run.progress import Progress
 
 
 class StageResult(NamedTuple):
-    """What a whole stage has led to."""
+    """The outcome of a whole stage."""
 
     state: RunState
+    """The state of the run at its end."""
     draws: Draw | None
     """The draws that were stored, arrays (draw, chain, ...)."""
     visits: np.ndarray
+    """The visits to each region."""
     counts: Counts
+    """Sums over its moves."""
     trace: ThetaTrace | None
+    """theta and round trips at some moments, if they were recorded."""
     interrupted: bool
     """Whether Ctrl-C ended it early."""
 
 
 @dataclass(frozen=True)
 class StageRunner:
-    """Runs stages: what they have in common, where they are written down, and whom to tell how far they are."""
+    """The runner of stages: what they have in common, where they are recorded, and who is told how far they are."""
 
     rng_key: Key[Array, ""]
+    """The key of the run, from which that of each move is made."""
     capacity: int
-    """Draws for which a chunk has room."""
+    """The number of draws for which a chunk has room."""
     report: Callable[[Progress], None]
+    """The function that is told how far a stage is."""
     journal: Journal
+    """The journal in which the run is recorded."""
     progress_per_move: float = 1.0
-    """What a move counts on the progress bar, which is of the moves that were planned: longer ones are fewer."""
+    """The planned moves for which a move counts on the progress bar: longer moves are fewer than planned."""
 
     def run(
         self,
@@ -52,27 +59,29 @@ class StageRunner:
         store: bool,
         trace: bool = False,
     ) -> StageResult:
-        """Make ``draws``, ``store`` them or not, and ``trace`` theta or not.
+        """Run the stage ``name`` until each chain has made ``draws`` draws, and return what it led to.
 
-        Ctrl-C while draws are stored ends the stage with those there are.
+        ``store`` tells whether draws are kept, and ``trace`` whether theta is recorded at some moments. Ctrl-C while
+        draws are stored ends the stage with those there are.
         """
         begun = StageProgress(
             moves=0,
             state=state,
             visits=np.zeros(state.sahmc.theta.visits.shape, np.int64),
             counts=Counts(*(0 for _ in Counts._fields)),
+            mechanical_acceptance=0.0,
             rows=0,
             trace=_trace_at(state, setup.desired, name == "draw") if trace else None,
         )
         so_far = self.journal.begin(name, begun, draw_structure(setup, state))
-        self._tell(name, so_far, so_far.moves, so_far.counts)
+        self._tell(name, so_far, so_far.moves, MoveSums(so_far.counts, so_far.mechanical_acceptance))
         every = max(1, -(-draws * schedule.thin // SNAPSHOTS)) if trace else NEVER
         interrupted = False
         try:
             for chunk in chunks(self.rng_key, so_far.state, setup, schedule, draws, self.capacity, so_far.moves, every):
                 so_far = _after(so_far, chunk, store, every)
                 self.journal.add(so_far, chunk.draws if store else None)
-                self._tell(name, so_far, chunk.moves, chunk.counts)
+                self._tell(name, so_far, chunk.moves, chunk.sums)
         except KeyboardInterrupt:
             if not self.journal.so_far.rows:
                 raise
@@ -82,14 +91,15 @@ class StageRunner:
         done = self.journal.so_far
         return StageResult(done.state, self.journal.draws(), done.visits, done.counts, done.trace, interrupted)
 
-    def _tell(self, name: str, so_far: StageProgress, moves: int, recent: Counts) -> None:
+    def _tell(self, name: str, so_far: StageProgress, moves: int, recent: MoveSums) -> None:
+        """Report how far the stage is, after ``moves`` more moves over which ``recent`` are the sums."""
         if moves:
             seen = so_far.visits.reshape(-1, so_far.visits.shape[-1]).sum(0) > 0
             self.report(
                 Progress(
                     stage=name,
                     advance=moves * self.progress_per_move,
-                    acceptance_rate=recent.mechanical_acceptance / max(1, recent.trajectories),
+                    acceptance_rate=float(recent.mechanical_acceptance) / max(1, recent.counts.trajectories),
                     num_diverging=so_far.counts.diverging,
                     regions=len(seen),
                     regions_seen=int(seen.sum()),
@@ -99,26 +109,30 @@ class StageRunner:
 
 
 def _after(so_far: StageProgress, chunk: Chunk, store: bool, every: int) -> StageProgress:
-    """Return what a stage has done once a chunk is added."""
+    """Return what a stage has done once a chunk is added; ``every`` is the number of moves between snapshots."""
     trace = so_far.trace
     return StageProgress(
         moves=so_far.moves + chunk.moves,
         state=chunk.state,
         visits=so_far.visits + chunk.visits,
-        counts=Counts(*(a + b for a, b in zip(so_far.counts, chunk.counts, strict=True))),
+        counts=Counts(*(a + b for a, b in zip(so_far.counts, chunk.sums.counts, strict=True))),
+        mechanical_acceptance=so_far.mechanical_acceptance + float(chunk.sums.mechanical_acceptance),
         rows=so_far.rows + (len(chunk.draws.energy) if store else 0),
         trace=None if trace is None else _extended(trace, so_far.moves, chunk, every),
     )
 
 
-def _trace_at(state: RunState, desired: Any, drawing: bool) -> ThetaTrace:
-    """Return a trace of one moment, now."""
+def _trace_at(state: RunState, desired: Float[Array, " regions"], drawing: bool) -> ThetaTrace:
+    """Return a trace of one moment, now; ``drawing`` tells whether draws are being made."""
     parts = (state.t_key, state.sahmc.theta.theta, desired, state.trips.trips, drawing)
     return ThetaTrace(*(np.asarray(part)[None] for part in parts))
 
 
 def _extended(trace: ThetaTrace, before: int, chunk: Chunk, every: int) -> ThetaTrace:
-    """Return the trace with the snapshots of a chunk; the stage had made ``before`` moves."""
+    """Return the trace with the snapshots of a chunk, one after each ``every`` moves.
+
+    The stage had made ``before`` moves when the chunk began.
+    """
     num = len(chunk.snapshots.trips)
     first = int(trace.moves[0]) + every * (before // every + 1)
     moves = first + every * np.arange(num, dtype=trace.moves.dtype)

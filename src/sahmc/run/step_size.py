@@ -10,20 +10,29 @@ from jaxtyping import Array, Float, Int
 from sahmc._support.pooling import pool
 
 GAMMA, T0, KAPPA = 0.05, 10.0, 0.75
+"""The constants gamma, t_0 and kappa of that paper."""
 
 
 class StepSizeState(NamedTuple):
-    """log step sizes: in use, averaged, and the point they shrink to."""
+    """The step size of each level, on a log scale, and what dual averaging knows of it."""
 
     log_step: Float[Array, " levels"]
+    """The log step size in use."""
     log_average: Float[Array, " levels"]
+    """The average of the log step sizes used, recent ones counting more."""
     centre: Float[Array, " levels"]
+    """The value to which the log step size shrinks, mu of the paper."""
     mean_error: Float[Array, " levels"]
+    """The mean difference of the target and the acceptance, H bar of the paper."""
     num_updates: Int[Array, " levels"]
+    """The number of updates so far."""
 
 
 def init_step_size(step: Float[Array, " levels"], *, eager: bool) -> StepSizeState:
-    """Start at ``step``. ``eager`` pulls towards ten times it, as for a first guess that costs least if large."""
+    """Start the tuning at the step sizes ``step``.
+
+    ``eager`` pulls them towards ten times that, as suits a first guess: steps that are too large cost least.
+    """
     log_step = jnp.log(step)
     centre = log_step + jnp.log(10.0) if eager else log_step
     return StepSizeState(log_step, log_step, centre, jnp.zeros_like(log_step), jnp.zeros(log_step.shape, jnp.int32))
@@ -36,9 +45,10 @@ def update_step_size(
     target_accept: Float[Array, ""] | float,
     learn: Array | bool,
 ) -> StepSizeState:
-    """Each level learns from the mean acceptance of the chains that moved at it; without ``learn`` nothing changes.
+    """Tune the step size of each level by the mean acceptance of the chains that moved at it.
 
-    An acceptance of nan says that a chain took no trajectory.
+    ``acceptance`` is that of each chain, nan if it took no trajectory, and ``level`` is the level at which it moved.
+    Without ``learn`` nothing changes.
     """
     at_level = (level[:, None] == jnp.arange(state.log_step.shape[0])) & ~jnp.isnan(acceptance)[:, None]
     count = jnp.sum(at_level, axis=0, dtype=jnp.int32)

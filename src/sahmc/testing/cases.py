@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -14,28 +15,33 @@ from sahmc.tilt.target import TiltedTarget
 from sahmc.tilt.tilts import LinearTilt, NoTilt, StepTilt, TemperedTilt, Tilt
 
 LOW, HIGH = (-9.0, -9.0), (9.0, 9.0)
-"""Bounds outside which the target has no mass to speak of, whatever the tilt."""
+"""The bounds outside which the target has no mass to speak of, whatever the tilt."""
 
 
 def log_likelihood(x: Any) -> Any:
-    """Two unequal wells, curved and correlated."""
+    """Return the log likelihood at a position in the plane: two unequal wells, curved and correlated."""
     left = -0.5 * ((x[0] + 1.5) ** 2 / 0.5 + (x[1] - 0.5 * x[0]) ** 2)
     right = -0.5 * ((x[0] - 1.5) ** 2 / 0.3 + (x[1] + 0.3 * x[0] ** 2) ** 2 / 0.6)
     return jnp.logaddexp(left, right)
 
 
 def log_prior(x: Any) -> Any:
+    """Return the log density of N(0, 4 I), up to a constant."""
     return -0.5 * jnp.sum(x**2) / 4.0
 
 
 def log_posterior(x: Any) -> Any:
+    """Return the log likelihood plus the log prior."""
     return log_likelihood(x) + log_prior(x)
 
 
 EDGES = EnergyPartition([0.5, 1.0, 2.0, 3.5])
+"""The partition of the step and the linear tilts."""
 LADDER = TemperatureLadder([1.0, 0.5, 0.25, 0.15], reference=0.4)
+"""The temperatures of a target without a prior of its own."""
 TO_THE_PRIOR = TemperatureLadder([1.0, 0.4, 0.1, 0.0], reference=0.4, prior_share=0.1)
-CASES: dict[str, tuple[Any, Tilt]] = {
+"""The temperatures of a target with one."""
+CASES: dict[str, tuple[Callable[[Any], Any] | Model, Tilt]] = {
     "none": (log_posterior, NoTilt()),
     "step": (log_posterior, StepTilt(EDGES)),
     "linear": (log_posterior, LinearTilt(EDGES)),
@@ -44,10 +50,14 @@ CASES: dict[str, tuple[Any, Tilt]] = {
     "linear with prior": (Model(log_likelihood, log_prior), LinearTilt(EDGES)),
     "tempered with prior": (Model(log_likelihood, log_prior), TemperedTilt(TO_THE_PRIOR)),
 }
+"""Every case by its name, a log density or a model and its tilt."""
 
 
 def frozen_target(case: str, gradient: bool = True, dtype: Any = jnp.float32) -> TiltedTarget:
-    """The case with a random theta, wide enough to matter."""
+    """Return the target of a case with a random theta, the same each time and wide enough to matter.
+
+    ``gradient=False`` is for kernels that need none; ``dtype`` is that of positions and theta.
+    """
     model, tilt = CASES[case]
     target = TiltedTarget.build(model, jnp.zeros(2, dtype), tilt, gradient)
     rng = np.random.default_rng(zlib.crc32(case.encode()))

@@ -17,7 +17,11 @@ from sahmc.tilt.target import TiltedTarget
 def grid_sampler(
     target: TiltedTarget, low: Any, high: Any, cells: int = 600
 ) -> Callable[[int, np.random.Generator], np.ndarray]:
-    """Exact draws, to the fineness of a grid, of a tilted density in the plane."""
+    """Return a function (size, rng) -> (size, 2) that draws from a tilted density in the plane, exactly but for a grid.
+
+    The grid has ``cells`` cells along each axis, from the corner ``low`` to the corner ``high``; the density is taken
+    as constant in a cell.
+    """
     axes = [np.linspace(a, b, cells + 1) for a, b in zip(low, high, strict=True)]
     middles = [0.5 * (axis[1:] + axis[:-1]) for axis in axes]
     points = np.stack(np.meshgrid(*middles, indexing="ij"), axis=-1).reshape(-1, 2)
@@ -36,7 +40,7 @@ def grid_sampler(
 
 
 def log_tilted(target: TiltedTarget, position: jax.Array) -> jax.Array:
-    """log of exp(-base - E - Theta(E))."""
+    """Return the log of exp(-base - E - Theta(E)) at a position."""
     return -target.tilted_energy(target.evaluate(position))
 
 
@@ -49,10 +53,11 @@ def check_invariance(
     steps: int = 5,
     seed: int = 0,
 ) -> tuple[float, float]:
-    """A p-value that moved draws and fresh ones are of one distribution, and the share of chains that moved.
+    """Return a p-value that moved draws and fresh ones are of one distribution, and the share of chains that moved.
 
-    Energies and every coordinate are compared by two-sample Kolmogorov-Smirnov tests; the p-value is the smallest of
-    theirs, times their number. 6e-5 is four sigma.
+    ``draw`` is a function (size, rng) that returns exact draws of the tilted density, such as ``grid_sampler`` makes.
+    ``chains`` of them are moved by ``steps`` transitions. Energies and every coordinate are compared by two-sample
+    Kolmogorov-Smirnov tests; the p-value is the smallest of theirs, times their number. 6e-5 is four sigma.
     """
     rng = np.random.default_rng(seed)
     dtype = target.theta.dtype

@@ -11,19 +11,20 @@ import numpy as np
 
 from sahmc._support.validate import require_known
 from sahmc.hamiltonian.spread import Spread
-from sahmc.kernels.base import Kernel
+from sahmc.kernels.base import Kernel, TransitionInfo
 from sahmc.testing.cases import CASES, HIGH, LOW, frozen_target
 from sahmc.testing.invariance import check_invariance, grid_sampler
 from sahmc.tilt.target import ChainState, TiltedTarget
 from sahmc.tilt.tilts import NoTilt
 
 FOUR_SIGMA = 6.3e-5
+"""The p-value below which a kernel is found not to leave the density invariant."""
 STEP_SIZE = 0.4
-"""For kernels that leave theirs open."""
+"""The step size of kernels that leave theirs open."""
 SAME_FLOW = ("step", "step with prior", "tempered")
-"""Cases whose dynamics another one has too."""
+"""The cases whose dynamics another one has too."""
 START = (-1.3, -0.6)
-"""In a well."""
+"""A position in a well."""
 
 
 class Check(NamedTuple):
@@ -32,6 +33,7 @@ class Check(NamedTuple):
     name: str
     passed: bool
     detail: str
+    """The measurement, in words."""
 
     def __str__(self) -> str:
         return f"{'passed' if self.passed else 'FAILED'}  {self.name}: {self.detail}"
@@ -48,10 +50,11 @@ def check_kernel(
 ) -> tuple[Check, ...]:
     """Hold a kernel to its contract, and raise an ``AssertionError`` that lists every promise it breaks.
 
-    Invariance under every tilt, with ``chains`` exact starts moved by ``steps``; that chains move at all; reversibility
-    and volume of its ``flow``, if it has one; that a new theta, step size or key compiles nothing; that float32 and
-    float64 stay what they are; what happens at energies that are infinite or not a number; how the key is used.
-    ``only`` names some of "invariance", "flow", "traces", "dtypes", "energies", "keys"; ``cases`` some of the tilts.
+    Checked are invariance under every tilt, with ``chains`` exact starts moved by ``steps``; that chains move at all;
+    reversibility and volume of its ``flow``, if it has one; that a new theta, step size or key compiles nothing; that
+    float32 and float64 stay what they are; what happens at energies that are infinite or not a number; how the key is
+    used. ``only`` names some of "invariance", "flow", "traces", "dtypes", "energies", "keys"; ``cases`` some of the
+    tilts.
     """
     if kernel.tunes_step_size or kernel.uses_spread:
         kernel = kernel.tuned(STEP_SIZE, Spread.unknown(2))
@@ -75,6 +78,7 @@ def check_kernel(
 
 
 def _invariance(kernel: Kernel, cases: tuple[str, ...], chains: int, steps: int, seed: int) -> Iterator[Check]:
+    """Compare moved draws with fresh ones under every tilt."""
     for case in cases:
         target = frozen_target(case, kernel.uses_gradient)
         draw = grid_sampler(target, LOW, HIGH)
@@ -84,9 +88,9 @@ def _invariance(kernel: Kernel, cases: tuple[str, ...], chains: int, steps: int,
 
 
 def _flow(kernel: Kernel, cases: tuple[str, ...]) -> Iterator[Check]:
-    """Three steps in float64 from several starts, of which those count whose steps were solved.
+    """Take three steps in float64 from several starts, of which those count whose steps were solved.
 
-    Volume by differences, and the median of them: a force may jump where a tilt bends.
+    The volume is found by differences, and is the median of them: a force may jump where a tilt bends.
     """
     rng = np.random.default_rng(0)
     starts = np.concatenate([rng.normal(0, 1.2, (32, 2)), rng.normal(0, 0.7, (32, 2))], axis=1)
@@ -118,8 +122,8 @@ def _flow(kernel: Kernel, cases: tuple[str, ...]) -> Iterator[Check]:
             yield Check(f"volume, {case}", abs(volume - 1) < 1e-3, f"determinant {volume:.5f}")
 
 
-def _stepper(kernel: Kernel) -> Any:
-    """One move of many chains, compiled as ``sample`` compiles it, and how often it was traced."""
+def _stepper(kernel: Kernel) -> tuple[Callable[..., tuple[ChainState, TransitionInfo]], list[int]]:
+    """Return one move of many chains, compiled as ``sample`` compiles it, and how often it was traced."""
     count = [0]
 
     @jax.jit
@@ -131,11 +135,15 @@ def _stepper(kernel: Kernel) -> Any:
     return step, count
 
 
-def _begin(target: TiltedTarget, chains: int, dtype: Any = jnp.float32, start: Any = START) -> ChainState:
+def _begin(
+    target: TiltedTarget, chains: int, dtype: Any = jnp.float32, start: tuple[float, float] = START
+) -> ChainState:
+    """Return the states of ``chains`` that all begin at ``start``."""
     return jax.vmap(target.evaluate)(jnp.tile(jnp.asarray(start, dtype), (chains, 1)))
 
 
 def _traces(kernel: Kernel) -> Iterator[Check]:
+    """Count how often three moves of different key, theta and step size are traced."""
     step, count = _stepper(kernel)
     target = frozen_target("tempered", kernel.uses_gradient)
     states = _begin(target, 8)
@@ -149,6 +157,7 @@ def _traces(kernel: Kernel) -> Iterator[Check]:
 
 
 def _dtypes(kernel: Kernel) -> Iterator[Check]:
+    """Compare the types of states before and after a move, in float32 and in float64."""
     for dtype in (jnp.float32, jnp.float64):
         with jax.enable_x64(dtype == jnp.float64):
             target = frozen_target("linear with prior", kernel.uses_gradient, dtype)
@@ -162,7 +171,7 @@ def _dtypes(kernel: Kernel) -> Iterator[Check]:
 
 
 def _energies(kernel: Kernel) -> Iterator[Check]:
-    """A density that ends at |x| = 1: in a wall, or in what is not a number."""
+    """Test a density that ends at |x| = 1: in a wall, or in what is not a number."""
     for name, outside in (("wall", -jnp.inf), ("not a number", jnp.nan)):
 
         def log_density(x: Any, outside: Any = outside) -> Any:
@@ -183,6 +192,7 @@ def _energies(kernel: Kernel) -> Iterator[Check]:
 
 
 def _keys(kernel: Kernel) -> Iterator[Check]:
+    """Compare moves from one state by the same key, and by different ones."""
     step, _ = _stepper(kernel)
     target = frozen_target("none", kernel.uses_gradient)
     states, keys = _begin(target, 500), jax.random.split(jax.random.key(3), 500)

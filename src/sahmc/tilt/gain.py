@@ -11,7 +11,7 @@ from sahmc._support.validate import require
 
 @strategy
 class Gain:
-    """a_t = (t0 / max(t0, t))^power, t = 1, 2, ...
+    """The gain sequence a_t = (t0 / max(t0, t))^power, t = 1, 2, ...
 
     The paper's gain is ``power=1``. The Robbins-Monro conditions, sum a_t = infinity and
     sum a_t^zeta < infinity for some zeta in (1, 2), hold exactly for 1/2 < power <= 1; anything else
@@ -19,7 +19,9 @@ class Gain:
     """
 
     t0: float | int
+    """The time up to which the gain is 1."""
     power: float | int = 1.0
+    """The exponent of its fall after that."""
 
     def __post_init__(self) -> None:
         require(self.t0 >= 1, "gain t0 must be at least 1", self.t0, "pass Gain(t0=...) with t0 >= 1")
@@ -31,5 +33,6 @@ class Gain:
         )
 
     def __call__(self, t: Array | int) -> Float[Array, ""]:
+        """Return a_t at the time ``t``, which counts from 1 and need not be whole."""
         t0 = jnp.asarray(self.t0, jnp.result_type(float))
         return (t0 / jnp.maximum(t0, t)) ** self.power

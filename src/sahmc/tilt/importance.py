@@ -21,16 +21,20 @@ class Expectation(NamedTuple):
 
     mean: np.ndarray
     mcse: np.ndarray
+    """The standard error, in the shape of ``mean``."""
 
 
 def log_normalise(log_weight: np.ndarray) -> np.ndarray:
-    """Shifted so that the weights sum to 1 over everything."""
+    """Return log weights shifted so that the weights sum to 1 over all draws."""
     high = log_weight.max()
     return log_weight - high - np.log(np.exp(log_weight - high).sum(dtype=float))
 
 
 def error_of_mean(values: np.ndarray) -> Any:
-    """Standard error of the mean of ``values`` (chain, draw, ...), autocorrelation and chains that differ included."""
+    """Return the standard error of the mean of ``values`` (chain, draw, ...) over chains and draws.
+
+    It accounts for autocorrelation, and for chains that differ. It is a number for (chain, draw), else an array.
+    """
     if values.shape[0] * values.shape[1] < 2:
         return values.var(axis=(0, 1)) * np.nan
     spread = values.var(axis=(0, 1))
@@ -41,10 +45,10 @@ def error_of_mean(values: np.ndarray) -> Any:
 
 
 def autocorrelation_time(values: np.ndarray) -> float:
-    """Draws that are worth an independent one, for (chain, draw); Geyer's initial monotone sequence on half-chains.
+    """Return how many draws of ``values`` (chain, draw) are worth an independent one.
 
-    As ``arviz_stats`` has it for ``ess(method="mean")``, without its loop over lags: that took longer than drawing
-    where chains mix slowly.
+    This is Geyer's initial monotone sequence on half-chains, as ``arviz_stats`` has it for ``ess(method="mean")``,
+    without its loop over lags: that took longer than drawing where chains mix slowly.
     """
     half = values.shape[1] // 2
     if half < 2 or not np.isfinite(values).all():
@@ -66,7 +70,10 @@ def autocorrelation_time(values: np.ndarray) -> float:
 
 
 def autocovariance(values: np.ndarray) -> np.ndarray:
-    """At every lag, of (chain, draw), each chain about its own mean; the mean over chains."""
+    """Return the autocovariance of ``values`` (chain, draw) at every lag, averaged over chains.
+
+    Each chain is taken about its own mean.
+    """
     size = values.shape[1]
     centred = values - values.mean(axis=1, keepdims=True)
     spectrum = np.abs(np.fft.rfft(centred, 2 ** math.ceil(math.log2(2 * size)))) ** 2
@@ -74,7 +81,10 @@ def autocovariance(values: np.ndarray) -> np.ndarray:
 
 
 def split_rhat(values: np.ndarray) -> np.ndarray:
-    """Split R-hat of each quantity of (chain, draw, quantity): between half-chains against within them."""
+    """Return split R-hat of each quantity of ``values`` (chain, draw, quantity).
+
+    It compares the spread between half-chains with that within them. Fewer than 8 draws give 1.
+    """
     from arviz_stats.base import array_stats
 
     if values.shape[1] < 8:
@@ -86,7 +96,9 @@ def split_rhat(values: np.ndarray) -> np.ndarray:
 
 
 def weighted_mean(values: np.ndarray, weight: np.ndarray) -> Expectation:
-    """sum w f / sum w over (chain, draw), and its error by the influence values w (f - mean).
+    """Return sum w f / sum w over the draws, and its error by the influence values w (f - mean).
+
+    ``values`` f are (chain, draw, ...); ``weight`` w is (chain, draw) and sums to 1.
 
     The delta method: mean - truth is, to first order, the plain mean of n w (f - mean), whose own error accounts for
     weights and autocorrelation at once. Where a few draws carry all the weight that fails, since these few are the
@@ -101,35 +113,47 @@ def weighted_mean(values: np.ndarray, weight: np.ndarray) -> Expectation:
 
 
 def _beside(weight: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return the weights (chain, draw) with as many axes as ``values``, so that they multiply."""
     return weight.reshape(weight.shape + (1,) * (values.ndim - 2))
 
 
 def _known(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Values that have overflowed at draws without any weight do not count."""
+    """Return the values, with 0 for those at draws without any weight if some have overflowed."""
     return values if np.isfinite(values).all() else np.where(_beside(weight, values) > 0, values, 0.0)
 
 
-def weighted_variance(values: np.ndarray, weight: np.ndarray) -> Any:
+def weighted_variance(values: np.ndarray, weight: np.ndarray) -> np.ndarray | np.floating:
+    """Return sum w (f - mean)^2, the posterior variance of ``values`` f (chain, draw, ...); ``weight`` w sums to 1."""
     column, values = _beside(weight, values), _known(values, weight)
     return (column * (values - (column * values).sum(axis=(0, 1))) ** 2).sum(axis=(0, 1))
 
 
-def weighted_ess(values: np.ndarray, weight: np.ndarray) -> Any:
-    """Posterior variance over squared standard error: independent draws that would tell the mean as well."""
+def weighted_ess(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Return posterior variance over squared standard error, for ``values`` (chain, draw, ...).
+
+    That is how many independent draws would tell the mean as well; nan for a quantity that never moves.
+    """
     error = weighted_mean(values, weight).mcse
     return np.where(error > 0, weighted_variance(values, weight) / np.where(error > 0, error, 1.0) ** 2, np.nan)
 
 
 def weighted_rhat(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Split R-hat of the influence values of each quantity of (chain, draw, quantity); 1 for one that never moves."""
+    """Return split R-hat of the influence values w (f - mean) of each quantity of ``values`` (chain, draw, quantity).
+
+    It is 1 for a quantity that never moves.
+    """
     values = _known(values, weight)
     mean = (weight[..., None] * values).sum(axis=(0, 1))
     moves = weighted_variance(values, weight) > 1e-12 * mean**2
     return np.where(moves, split_rhat(weight.size * weight[..., None] * (values - mean)), 1.0)
 
 
-def by_columns(measure: Callable[[np.ndarray], tuple[Any, ...]], values: np.ndarray) -> tuple[np.ndarray, ...]:
-    """``measure`` of (chain, draw, quantity) for values (chain, draw, ...), some quantities at a time."""
+def by_columns(measure: Callable[[np.ndarray], tuple[np.ndarray, ...]], values: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Apply ``measure`` to ``values`` (chain, draw, ...), some quantities at a time to save memory.
+
+    ``measure`` takes (chain, draw, quantity) and returns arrays with one number for each quantity; these come back in
+    the shape of one draw.
+    """
     columns = values.reshape(*values.shape[:2], -1)
     width = max(1, BLOCK_BYTES // (8 * columns.shape[0] * columns.shape[1]))
     parts = [measure(columns[..., i : i + width].astype(float)) for i in range(0, columns.shape[2], width)]
@@ -137,11 +161,11 @@ def by_columns(measure: Callable[[np.ndarray], tuple[Any, ...]], values: np.ndar
 
 
 def kish_efficiency(weight: np.ndarray) -> float:
-    """1 / (n sum w^2): the share of draws left by the weights alone. Not an effective sample size."""
+    """Return 1 / (n sum w^2), the share of draws left by the weights alone; not an effective sample size."""
     return float(1.0 / (weight.size * (weight**2).sum()))
 
 
 def systematic_resample(weight: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
-    """``size`` sorted indices into flat weights, index i about size * w_i times; time order is kept."""
+    """Draw ``size`` sorted indices into flat weights, index i about size * w_i times, so that time order is kept."""
     points = (rng.random() + np.arange(size)) / size
     return np.minimum(np.searchsorted(np.cumsum(weight / weight.sum()), points), weight.size - 1)

@@ -26,17 +26,18 @@ def _energy_edges(edges: Any) -> Float[Array, " edges"]:
 
 @strategy
 class EnergyPartition:
-    """E_1 = {U <= u_1}, E_2 = {u_1 < U <= u_2}, ..., E_m = {U > u_{m-1}}.
+    """The subregions E_1 = {U <= u_1}, E_2 = {u_1 < U <= u_2}, ..., E_m = {U > u_{m-1}}.
 
     ``edges`` are u_1 < ... < u_{m-1}; m is derived, and without edges there is one region. ``StepTilt`` owns the m
     subregions between the edges, ``LinearTilt`` uses the edges themselves as its nodes.
     """
 
     edges: Any = converted(_energy_edges)
+    """Any sequence of numbers, held as one array."""
 
     @classmethod
     def uniform(cls, low: float | int, high: float | int, width: float | int) -> EnergyPartition:
-        """Edges low, low + width, ..., high: the paper's equal energy bandwidth."""
+        """Return the partition with edges low, low + width, ..., high, the paper's equal energy bandwidth."""
         require(high > low, "high must lie above low", (low, high), "swap them")
         require(width > 0, "width must be positive", width, "use width=2, as the paper does")
         count = round((high - low) / width)
@@ -49,7 +50,7 @@ class EnergyPartition:
         return cls(np.linspace(low, high, count + 1))
 
     def region(self, energy: Float[Array, "*any"]) -> Int[Array, "*any"]:
-        """J(U), counted from 0."""
+        """Return J(U), the number of the region in which an energy lies, counted from 0."""
         edges = jnp.asarray(self.edges, energy.dtype)
         return jnp.sum(energy[..., None] > edges, axis=-1, dtype=jnp.int32)
 
@@ -72,7 +73,7 @@ def _floats(values: Any) -> Float[Array, "*any"]:
 
 @strategy
 class TemperatureLadder:
-    """Inverse temperatures 1 = beta_1 > ... > beta_m >= 0.
+    """The inverse temperatures 1 = beta_1 > ... > beta_m >= 0.
 
     ``reference`` is taken off every energy before it is multiplied by beta, which keeps theta small: theta_i tends
     to C + log Z(beta_i) + beta_i * reference - log pi_i.
@@ -82,19 +83,25 @@ class TemperatureLadder:
     """
 
     betas: Any = converted(_inverse_temperatures)
+    """Any sequence of numbers, held as one array."""
     reference: Any = converted(_floats, default=0.0)
+    """The energy that counts as 0."""
     prior_share: Any = converted(_floats, default=0.0)
+    """The curvature of the prior over that of the well."""
 
     @classmethod
     def single(cls, beta: float, reference: float = 0.0) -> TemperatureLadder:
-        """Return one level of any beta, 1 or not: what a pilot runs at."""
+        """Return a ladder of one level at any beta, 1 or not."""
         return updated(cls([1.0], reference), betas=_floats([beta]))
 
     @classmethod
     def geometric(
         cls, t_max: float | int, levels: int, *, reference: float = 0.0, prior_share: float = 0.0
     ) -> TemperatureLadder:
-        """``levels`` of them with beta + prior_share geometric, from 1 to 1/t_max (``math.inf``: to 0, the prior)."""
+        """Return ``levels`` inverse temperatures from 1 to 1/t_max, on which beta + prior_share is geometric.
+
+        ``t_max=math.inf`` leads to beta = 0, the prior.
+        """
         require(t_max > 1, "t_max must exceed 1", t_max, "start with 30")
         require(levels >= 2, "a ladder needs at least 2 levels", levels, "raise levels")
         beta_min = 0.0 if math.isinf(t_max) else 1.0 / t_max

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from sahmc._support.pytree import strategy
@@ -16,10 +17,11 @@ from sahmc.models.model import Model
 from sahmc.tilt.tilts import Energy, Level, Theta, Tilt
 
 Vector = Float[Array, " dim"]
+"""A position, a momentum or a gradient of one chain."""
 
 
 class ChainState(NamedTuple):
-    """What the next step needs, the same for all kernels; untilted.
+    """All that the next step needs to know of a chain, the same for all kernels; untilted.
 
     ``energy`` is what the tilt acts on: U, or -log likelihood where the prior is the base measure. ``grad`` is None
     for kernels that need none.
@@ -29,14 +31,15 @@ class ChainState(NamedTuple):
     energy: Energy
     grad: Vector | None
     base: BaseEnergy | None
+    """The prior's energy and gradient, where the prior is the base measure."""
 
     @property
-    def total_energy(self) -> Any:
-        """U, the prior's share included; of one chain or of many."""
+    def total_energy(self) -> Float[Array | np.ndarray, "*chains"]:
+        """The energy U, the prior's share included, of one chain or of many."""
         return self.energy if self.base is None else self.energy + self.base.energy
 
     @property
-    def total_grad(self) -> Any:
+    def total_grad(self) -> Float[Array | np.ndarray, "*chains dim"] | None:
         """The gradient of U, the prior's share included."""
         if self.base is None or self.grad is None:
             return self.grad
@@ -46,43 +49,53 @@ class ChainState(NamedTuple):
 
 @strategy
 class TiltedTarget:
-    """exp(-base(x) - E(x) - Theta(E(x))): a log density, a tilt, theta, and a step size for each level."""
+    """The density exp(-base(x) - E(x) - Theta(E(x))): its energy, a tilt, theta, and a step size for each level."""
 
     energy_fn: TracedFunction
+    """E, its gradient, and the base measure's energy and gradient, as one program of a flat position."""
     tilt: Tilt
     theta: Float[Array, "*own regions"]
+    """The theta in force, for all chains or, with a leading axis, for each."""
     step_scale: Float[Array, " levels"]
+    """Multiples of the kernel's step size."""
 
     @classmethod
     def build(
         cls, model: Model | Callable[[Any], Any], example: Vector, tilt: Tilt, gradient: bool = True
     ) -> TiltedTarget:
-        """For a model of flat positions like ``example``: theta zero, and the tilt's own step sizes."""
+        """Build the target of a model of flat positions like ``example``, with theta zero and the tilt's step sizes.
+
+        ``gradient=False`` is for kernels that need none.
+        """
         energy_fn = trace_energy(as_model(model), lambda flat: flat, example, gradient)
         return cls(energy_fn, tilt, jnp.zeros(tilt.num_regions, example.dtype), tilt.step_scale.astype(example.dtype))
 
     def with_theta(self, theta: Theta) -> TiltedTarget:
+        """Return this target with another theta in force."""
         return TiltedTarget(self.energy_fn, self.tilt, theta, self.step_scale)
 
     def evaluate(self, position: Vector) -> ChainState:
+        """Return the state of a chain at a position: its energy and gradient, and the prior's."""
         energy, grad, base = self.energy_fn(position)
         return ChainState(position, energy, grad, base)
 
     def draw_level(self, uniform: Energy, state: ChainState) -> Level:
+        """Draw the level at which a move runs, by a ``uniform`` number between 0 and 1."""
         return self.tilt.draw_level(uniform, self.theta, state.energy)
 
     def step_scale_at(self, level: Level) -> Energy:
+        """Return the step size of a level, as a multiple of the kernel's."""
         return self.step_scale[level].astype(self.theta.dtype)
 
     def potential(self, state: ChainState, level: Level) -> Energy:
-        """What a trajectory at this level conserves."""
+        """Return the energy that a trajectory at this level conserves, kinetic energy aside."""
         return _plus_base(self.tilt.potential(self.theta, state.energy, level), state)
 
     def kick(self, level: Level, step_size: Energy) -> Callable[[ChainState], Vector]:
-        """step_size times the gradient of ``potential``, prepared for a trajectory at this level."""
+        """Return the function x -> step_size * gradient of ``potential``, prepared for a trajectory at this level."""
         size = self.tilt.kick_size(self.theta, level, step_size)
 
-        def kick(state: ChainState) -> Any:
+        def kick(state: ChainState) -> Vector:
             assert state.grad is not None  # kernels that take trajectories ask for gradients
             tilted = size(state.energy) * state.grad
             if state.base is None:
@@ -93,11 +106,11 @@ class TiltedTarget:
         return kick
 
     def decision(self, state: ChainState, level: Level) -> Energy:
-        """The tilted energy, on which a proposal is accepted or rejected."""
+        """Return the tilted energy, on which a proposal is accepted or rejected."""
         return _plus_base(self.tilt.decision(self.theta, state.energy, level), state)
 
     def tilted_energy(self, state: ChainState) -> Energy:
-        """-log of the tilted density, all levels together."""
+        """Return base(x) + E(x) + Theta(E(x)), -log of the tilted density with all levels together."""
         return _plus_base(state.energy + self.tilt.bias(self.theta, state.energy), state)
 
 

@@ -6,38 +6,47 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from sahmc._support.pooling import pool
 from sahmc._support.validate import require
 
 COMPACT_SET = 1e4
-"""Theta of the paper is the cube [-bound, bound]^m; this is its default bound."""
+"""The default bound of the paper's compact set Theta, the cube [-bound, bound]^m."""
 
 
 class ThetaState(NamedTuple):
-    """What is known of theta. Shapes are (regions,), shared by all chains, or (chains, regions), one for each."""
+    """All that is known of theta: (regions,) where chains share it, (chains, regions) where each has its own."""
 
     theta: Float[Array, "*own regions"]
     visits: Int[Array, "*own regions"]
+    """The number of states counted in each region."""
     seen: Float[Array, "*own regions"]
-    """Sum of the memberships that theta has learnt from."""
+    """The sum of the memberships that theta has learnt from."""
     average: Float[Array, "*own regions"]
+    """The mean of theta over ``num_averaged`` iterations."""
     num_averaged: Int[Array, ""]
 
 
 def init_theta(theta: Float[Array, "*own regions"]) -> ThetaState:
+    """Return the state that begins at ``theta``, with no region visited and nothing averaged."""
     zero = jnp.zeros_like(theta)
     return ThetaState(theta, jnp.zeros(theta.shape, jnp.int32), zero, zero, jnp.zeros((), jnp.int32))
 
 
 def visit_clock(seen: Float[Array, "*own regions"], desired: Float[Array, " regions"]) -> Float[Array, ""]:
-    """Return the time theta has had by the clock of the region seen least: t if all were seen as often as desired."""
+    """Return the time theta has had by the clock of the region seen least: t if all were seen as often as desired.
+
+    ``seen`` is the sum of the memberships over t iterations, ``desired`` is pi.
+    """
     return jnp.min(seen / desired)
 
 
 def recentre(theta: Float[Array, "*own regions"], bound: float = COMPACT_SET) -> Float[Array, "*own regions"]:
-    """theta + c*, with c* = 0 inside the compact set [-bound, bound]^m and otherwise the shift that centres theta."""
+    """Return theta + c*, where c* = 0 inside the compact set [-bound, bound]^m.
+
+    Outside it c* is the shift that centres theta.
+    """
     high, low = theta.max(-1, keepdims=True), theta.min(-1, keepdims=True)
     outside = jnp.maximum(high, -low) > bound
     return theta - jnp.where(outside, 0.5 * (high + low), 0.0)
@@ -50,9 +59,10 @@ def update_theta(
     gain: Float[Array, ""],
     desired: Float[Array, " regions"],
 ) -> ThetaState:
-    """theta_{t+1} = theta_t + a_{t+1} (e_{t+1} - pi), e_{t+1} where the chains are after the decision; then re-centred.
+    """Return theta_{t+1} = theta_t + a_{t+1} (e_{t+1} - pi), re-centred, and the visits counted.
 
-    A theta shared by all chains learns from the mean of e over them.
+    e_{t+1} is where the chains are after the decision, ``membership``; ``region`` is the one in which each is counted.
+    A theta shared by all chains learns from the mean of e over them. ``gain`` is a_{t+1}, ``desired`` is pi.
     """
     count = (region[:, None] == jnp.arange(desired.shape[0])).astype(jnp.int32)
     if state.theta.ndim == 1:
@@ -61,8 +71,8 @@ def update_theta(
     return state._replace(theta=theta, visits=state.visits + count, seen=state.seen + membership * (gain > 0))
 
 
-def average_theta(state: ThetaState, take: Array | bool) -> ThetaState:
-    """Running mean of theta, its additive constant removed, over the iterations for which ``take`` holds."""
+def average_theta(state: ThetaState, take: Bool[Array, ""] | bool) -> ThetaState:
+    """Update the running mean of theta, its additive constant removed, if ``take`` holds for this iteration."""
     visited = state.visits > 0
     level = jnp.sum(state.theta * visited, -1, keepdims=True) / jnp.maximum(1, jnp.sum(visited, -1, keepdims=True))
     count = state.num_averaged + jnp.asarray(take, jnp.int32)
@@ -71,7 +81,7 @@ def average_theta(state: ThetaState, take: Array | bool) -> ThetaState:
 
 
 def freeze_theta(theta: np.ndarray, visits: np.ndarray) -> np.ndarray:
-    """theta to hold fixed while draws are made.
+    """Return the theta to hold fixed while draws are made.
 
     A region that was never visited takes the value of the nearest one that was: adaptation pushes theta down there
     without end, and frozen so low it would hold a chain that stumbled in.
@@ -86,15 +96,21 @@ def freeze_theta(theta: np.ndarray, visits: np.ndarray) -> np.ndarray:
     return filled.reshape(np.shape(visits))
 
 
-def expected_frequency(desired: Float[Array, " regions"], visited: Array) -> Float[Array, "*own regions"]:
-    """pi_i + nu where E_i is not empty, nu = (sum of pi over empty regions) / (m - m_0); 0 where it is."""
+def expected_frequency(
+    desired: Float[Array, " regions"], visited: Bool[Array, "*own regions"]
+) -> Float[Array, "*own regions"]:
+    """Return pi_i + nu where E_i is not empty, and 0 where it is.
+
+    nu = (sum of pi over empty regions) / (m - m_0), m_0 the number of empty regions. Those never visited count as
+    empty.
+    """
     empty = jnp.where(visited, 0.0, desired).sum(-1, keepdims=True)
     nu = empty / jnp.maximum(1, visited.sum(-1, keepdims=True))
     return jnp.where(visited, desired + nu, 0.0)
 
 
 def desired_frequencies(desired: object, num_regions: int) -> Float[Array, " regions"]:
-    """pi: uniform, or what the user asked for, normalised."""
+    """Return pi: uniform for None, else what was asked for, normalised; raise ``ValueError`` if that will not do."""
     if desired is None:
         return jnp.full(num_regions, 1.0 / num_regions)
     values = np.asarray(desired, dtype=float)

@@ -10,103 +10,121 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from sahmc._support.pytree import strategy
 from sahmc._support.validate import require
 from sahmc.tilt.partition import EnergyPartition, TemperatureLadder
 
 Theta = Float[Array, " regions"]
+"""One number for each region."""
+Thetas = Float[Array, "*own regions"]
+"""The same of all chains or, with a leading axis, of each."""
+Visited = Bool[Array, " regions"]
+"""Whether each region was visited."""
 Energy = Float[Array, ""]
+"""One real number of one chain: an energy, or what is added to or compared with energies."""
 Level = Int[Array, ""]
+"""The number of a region or level, counted from 0."""
 
 
 class Tilt(ABC):
     """The interface, and what most tilts share: nothing is drawn before a move, -grad U drives it."""
 
     name: ClassVar[str]
+    """The name by which a user asks for it."""
     partition_type: ClassVar[type | None] = None
-    """What ``partition`` must be; None for a tilt that has none."""
+    """The class of ``partition``; None for a tilt that has none."""
 
     @property
     @abstractmethod
     def num_regions(self) -> int:
-        """m."""
+        """The number of regions, nodes or levels, m."""
 
     @property
     def step_scale(self) -> Float[Array, " levels"]:
-        """A step size for each level that can be drawn before a move, as a multiple of the kernel's."""
+        """The step size of each level that can be drawn before a move, as a multiple of the kernel's."""
         return jnp.ones(1)
 
     @abstractmethod
     def bias(self, theta: Theta, energy: Energy) -> Energy:
-        """Theta(U): the log weight of a draw."""
+        """Return Theta(U), the log weight of a draw."""
 
     @abstractmethod
     def membership(self, theta: Theta, energy: Energy) -> Theta:
-        """e: where a draw is, a probability over the regions."""
+        """Return e, where a draw is: a probability over the regions."""
 
     @abstractmethod
     def region(self, theta: Theta, energy: Energy, level: Level) -> Level:
-        """The one region, node or level to which a draw is counted."""
+        """Return the one region, node or level to which a draw is counted; ``level`` is that of the move before."""
 
     def draw_level(self, uniform: Energy, theta: Theta, energy: Energy) -> Level:
+        """Draw the level at which the next move runs, by a ``uniform`` number between 0 and 1: here always 0."""
         return jnp.zeros((), jnp.int32)
 
     def potential(self, theta: Theta, energy: Energy, level: Level) -> Energy:
+        """Return the energy that drives a trajectory at this level: here U."""
         return energy
 
     def kick_size(self, theta: Theta, level: Level, step_size: Energy) -> Callable[[Energy], Energy]:
-        """step_size times the derivative of ``potential``: a function of the energy, prepared once for a trajectory."""
+        """Return the function U -> step_size * derivative of ``potential`` in U, prepared once for a trajectory."""
         return lambda energy: step_size
 
     def decision(self, theta: Theta, energy: Energy, level: Level) -> Energy:
+        """Return the energy on which the end point of a move is accepted or rejected: here U + Theta(U)."""
         return energy + self.bias(theta, energy)
 
-    def log_normaliser(self, theta: Theta, desired: Theta, visited: Array) -> Energy:
-        """log of the mean weight a draw would have were theta exact: weights of different theta compare after it.
+    def log_normaliser(self, theta: Theta, desired: Theta, visited: Visited) -> Energy:
+        """Return the log of the mean weight a draw would have were theta exact, log sum_i pi_i exp(theta_i).
 
-        Sum over visited regions of pi_i exp(theta_i). Regions never visited are left out, because theta falls there
-        without bound and lifts the others.
+        Weights under different theta compare after division by it. Regions never visited are left out of the sum,
+        because theta falls there without bound and lifts the others.
         """
         return jax.nn.logsumexp(jnp.where(visited, theta + jnp.log(desired), -jnp.inf))
 
-    def log_weight(self, theta: Theta, energy: Energy, desired: Theta, visited: Array) -> Energy:
-        """Theta(U), less what makes weights under different theta (of other times, of other chains) comparable."""
+    def log_weight(self, theta: Theta, energy: Energy, desired: Theta, visited: Visited) -> Energy:
+        """Return Theta(U) - ``log_normaliser``: weights under theta of other times or chains are comparable so."""
         return self.bias(theta, energy) - self.log_normaliser(theta, desired, visited)
 
-    def log_omega(self, theta: Float[Array, "*own regions"], frequency: Float[Array, "*own regions"]) -> Any:
-        """log omega_i up to one constant, from theta and how often each region is visited under it."""
+    def log_omega(self, theta: Thetas, frequency: Thetas) -> Thetas:
+        """Return log omega_i up to one constant, from theta and how often each region is visited under it."""
         return theta + jnp.log(frequency)
 
 
 @strategy
 class NoTilt(Tilt):
-    """Theta = 0: plain HMC."""
+    """No tilt, Theta = 0: plain HMC."""
 
     name: ClassVar[str] = "none"
 
     @property
     def num_regions(self) -> int:
+        """One region, all of the space."""
         return 1
 
     def bias(self, theta: Theta, energy: Energy) -> Energy:
+        """Return Theta(U) = 0."""
         return jnp.zeros_like(energy)
 
     def membership(self, theta: Theta, energy: Energy) -> Theta:
+        """Return 1 for the one region."""
         return jnp.ones_like(theta)
 
     def region(self, theta: Theta, energy: Energy, level: Level) -> Level:
+        """Return 0, the number of the one region."""
         return jnp.zeros((), jnp.int32)
 
 
 @strategy
 class StepTilt(Tilt):
-    """The paper's: Theta(U) = theta_J(U), constant on each subregion. theta_i -> C + log omega_i - log(pi_i + nu)."""
+    """The paper's tilt: Theta(U) = theta_J(U), constant on each subregion.
+
+    theta_i -> C + log omega_i - log(pi_i + nu).
+    """
 
     partition: EnergyPartition
     name: ClassVar[str] = "step"
@@ -114,21 +132,25 @@ class StepTilt(Tilt):
 
     @property
     def num_regions(self) -> int:
+        """The number of subregions, one more than edges."""
         return self.partition.edges.shape[-1] + 1
 
     def bias(self, theta: Theta, energy: Energy) -> Energy:
+        """Return theta_J(U)."""
         return theta[self.partition.region(energy)]
 
     def membership(self, theta: Theta, energy: Energy) -> Theta:
+        """Return e with e_i = 1 for i = J(U), else 0."""
         return jax.nn.one_hot(self.partition.region(energy), self.num_regions, dtype=theta.dtype)
 
     def region(self, theta: Theta, energy: Energy, level: Level) -> Level:
+        """Return J(U)."""
         return self.partition.region(energy)
 
 
 @strategy
 class LinearTilt(Tilt):
-    """Theta interpolates theta linearly between nodes u_1 < ... < u_m and is constant outside.
+    """A tilt that interpolates theta linearly between nodes u_1 < ... < u_m and is constant outside.
 
     The trajectory follows the flattened force -clip(1 + Theta'(U), 0, 1) grad U. That is the gradient of a function
     of U, ``potential``, so the leapfrog stays reversible and volume preserving, and the decision, on U + Theta(U),
@@ -145,43 +167,47 @@ class LinearTilt(Tilt):
 
     @property
     def num_regions(self) -> int:
+        """The number of nodes."""
         return self.partition.edges.shape[-1]
 
     def _nodes(self, theta: Theta) -> Theta:
         return jnp.asarray(self.partition.edges, theta.dtype)
 
     def _bends(self, theta: Theta) -> Theta:
-        """By how much clip(1 + Theta', 0, 1) changes at each node; it is 1 below the first and above the last."""
+        """Return the change of clip(1 + Theta', 0, 1) at each node; it is 1 below the first and above the last."""
         slopes = jnp.clip(1.0 + jnp.diff(theta) / jnp.diff(self._nodes(theta)), 0.0, 1.0)
         return jnp.diff(slopes, prepend=1.0, append=1.0)
 
     def bias(self, theta: Theta, energy: Energy) -> Energy:
+        """Return Theta(U) = (1 - f) theta_i + f theta_{i+1}, where U = (1 - f) u_i + f u_{i+1}."""
         return jnp.interp(energy, self._nodes(theta), theta)
 
     def membership(self, theta: Theta, energy: Energy) -> Theta:
-        """Two hat weights (1 - f, f) on the nodes around U."""
+        """Return two hat weights (1 - f, f) on the nodes around U."""
         nodes = self._nodes(theta)
         rise = jnp.clip((energy - nodes[:-1]) / jnp.diff(nodes), 0.0, 1.0)
         one = jnp.ones(1, theta.dtype)
         return jnp.concatenate([one, rise]) - jnp.concatenate([rise, 0.0 * one])
 
     def region(self, theta: Theta, energy: Energy, level: Level) -> Level:
+        """Return the number of the node nearest to U."""
         nodes = self._nodes(theta)
         return jnp.sum(energy > 0.5 * (nodes[1:] + nodes[:-1]), dtype=jnp.int32)
 
     def potential(self, theta: Theta, energy: Energy, level: Level) -> Energy:
-        """The integral of the force scale: the energy the trajectory conserves."""
+        """Return the integral of clip(1 + Theta'(U), 0, 1) over U: the energy the trajectory conserves."""
         above = jnp.maximum(energy - self._nodes(theta), 0.0)
         return energy + jnp.sum(self._bends(theta) * above)
 
     def kick_size(self, theta: Theta, level: Level, step_size: Energy) -> Callable[[Energy], Energy]:
+        """Return the function U -> step_size * clip(1 + Theta'(U), 0, 1)."""
         slopes = jnp.concatenate([jnp.ones(1, theta.dtype), 1.0 + jnp.cumsum(self._bends(theta))])
         return lambda energy: step_size * slopes[self.partition.region(energy)]
 
 
 @strategy
 class TemperedTilt(Tilt):
-    """exp(-U - Theta(U)) = sum_i exp(-beta_i U - theta_i). theta_i -> C + log Z(beta_i) - log pi_i.
+    """The tilt exp(-U - Theta(U)) = sum_i exp(-beta_i U - theta_i). theta_i -> C + log Z(beta_i) - log pi_i.
 
     Before a move a level i is drawn from the responsibilities p(i | U); the move is then ordinary HMC at
     exp(-beta_i U), with a step size of its own. That is a Gibbs step on (x, i), so it is exact for any theta.
@@ -193,51 +219,62 @@ class TemperedTilt(Tilt):
 
     @property
     def num_regions(self) -> int:
+        """The number of levels."""
         return self.partition.betas.shape[-1]
 
     @property
     def step_scale(self) -> Float[Array, " levels"]:
+        """The width of a Gaussian well at each level, over that at beta = 1."""
         return self.partition.step_scale
 
-    def _betas(self, theta: Theta) -> Theta:
+    def _betas(self, theta: Thetas) -> Theta:
         return jnp.asarray(self.partition.betas, theta.dtype)
 
     def _excess(self, energy: Energy) -> Energy:
+        """Return U less the reference energy; U in what follows."""
         return energy - jnp.asarray(self.partition.reference, energy.dtype)
 
     def _share(self, theta: Theta, energy: Energy) -> Theta:
-        """The responsibilities, not yet normalised."""
+        """Return the responsibilities exp(-beta_i U - theta_i), not yet normalised."""
         logits = -self._betas(theta) * self._excess(energy) - theta
         return jnp.exp(logits - jnp.max(logits))
 
     def bias(self, theta: Theta, energy: Energy) -> Energy:
+        """Return Theta(U) = -log sum_i exp((1 - beta_i) U - theta_i)."""
         return -jax.nn.logsumexp((1.0 - self._betas(theta)) * self._excess(energy) - theta)
 
     def membership(self, theta: Theta, energy: Energy) -> Theta:
+        """Return the responsibilities p(i | U)."""
         share = self._share(theta, energy)
         return share / jnp.sum(share)
 
     def region(self, theta: Theta, energy: Energy, level: Level) -> Level:
+        """Return the level of the move before."""
         return level
 
     def draw_level(self, uniform: Energy, theta: Theta, energy: Energy) -> Level:
+        """Draw a level from the responsibilities p(i | U)."""
         share = self._share(theta, energy)
         up_to = jnp.tri(share.shape[0], dtype=share.dtype) @ share  # a running sum, as the product that compiles best
         return jnp.sum(up_to[:-1] < uniform * up_to[-1], dtype=jnp.int32)
 
     def potential(self, theta: Theta, energy: Energy, level: Level) -> Energy:
+        """Return beta_i U at level i."""
         return self._betas(theta)[level] * self._excess(energy)
 
     def kick_size(self, theta: Theta, level: Level, step_size: Energy) -> Callable[[Energy], Energy]:
+        """Return the function U -> step_size * beta_i at level i."""
         kick = step_size * self._betas(theta)[level]
         return lambda energy: kick
 
     def decision(self, theta: Theta, energy: Energy, level: Level) -> Energy:
+        """Return beta_i U at level i, the same as ``potential``."""
         return self.potential(theta, energy, level)
 
-    def log_normaliser(self, theta: Theta, desired: Theta, visited: Array) -> Energy:
+    def log_normaliser(self, theta: Theta, desired: Theta, visited: Visited) -> Energy:
+        """Return theta_1 + log pi_1, of the level that is the posterior."""
         return theta[0] + jnp.log(desired[0])
 
-    def log_omega(self, theta: Float[Array, "*own regions"], frequency: Float[Array, "*own regions"]) -> Any:
-        """log Z(beta_i) up to one constant."""
+    def log_omega(self, theta: Thetas, frequency: Thetas) -> Thetas:
+        """Return log Z(beta_i) up to one constant."""
         return theta + jnp.log(frequency) - self._betas(theta) * jnp.asarray(self.partition.reference, theta.dtype)

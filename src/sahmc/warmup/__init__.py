@@ -1,1 +1,1 @@
-"""What is found out before draws are made."""
+"""The warm-up: what is found out before draws are made."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,33 +23,42 @@ from sahmc.tilt.tilts import TemperedTilt
 from sahmc.warmup.tempered import WarmupContext, memory_thin
 
 ADAPTATION_THIN = 8
-"""Moves between draws kept of the adaptation."""
+"""The number of moves for each draw kept of the adaptation."""
 POSTERIOR_SHARE = 0.5
-"""Desired share of the posterior itself, beta = 1, when draws are made and chains jump. Otherwise, and where there is
-a prior, whose draws tell the evidence, levels share alike."""
+"""The desired share of the posterior itself, beta = 1, when draws are made and chains jump. Otherwise, and where there
+is a prior, whose draws tell the evidence, levels share alike."""
 
 
 class Adapted(NamedTuple):
-    """Where adaptation led."""
+    """The outcome of the adaptation."""
 
     state: RunState
+    """The chains, theta and step sizes at its end."""
     setup: Setup
+    """The setup, whose kernel knows the modes that were found on the way."""
     visits: np.ndarray
+    """The visits to each region."""
     finder: ModeFinder
+    """The finder, which knows the draws made on the way."""
     modes: Modes
+    """The modes that are known."""
     gradients: int
-    """Gradients of the moves."""
+    """The gradients spent on the moves."""
     gradients_modes: int
-    """Gradients of looking for modes."""
+    """The gradients spent on the search for modes."""
     trace: ThetaTrace | None
+    """theta and round trips at some moments."""
     draws: Draw | None
     """The draws, if they are to be saved."""
 
 
-def begin_adaptation(state: RunState, setup: Setup, own: str, theta: np.ndarray, steps: np.ndarray) -> RunState:
+def begin_adaptation(
+    state: RunState, setup: Setup, own: Literal["shared", "per-chain"], theta: np.ndarray, steps: np.ndarray
+) -> RunState:
     """Return the chains as they are, with theta and the step sizes at their first values.
 
-    ``own`` tells whether theta is "shared" or one "per-chain".
+    ``own`` tells whether theta is "shared" or one "per-chain"; ``theta`` has one value for each region in either case.
+    ``steps`` are the step sizes of the levels.
     """
     dtype, chains = setup.desired.dtype, len(state.sahmc.chains.energy)
     theta = theta if own == "shared" else np.tile(theta, (chains, 1))
@@ -64,7 +73,7 @@ def adapt(
 ) -> Adapted:
     """Learn theta and step sizes, average theta over the second half, look for new modes after each half.
 
-    ``save`` keeps the draws.
+    ``finder`` and ``modes`` hold what is known of the modes so far, and ``save`` tells whether to keep the draws.
     """
     plan, regions = context.plan, setup.tilt.num_regions
     total = plan.stages["adapt"]
@@ -99,7 +108,7 @@ def adapt(
 def _run(
     context: WarmupContext, state: RunState, setup: Setup, schedule: Schedule, draws: int, store: bool
 ) -> StageResult:
-    """Run a part of the adaptation; Ctrl-C ends the whole run."""
+    """Run a part of the adaptation; Ctrl-C, even where it ends a stage with what there is, ends the whole run."""
     done = context.runner.run("adapt", state, setup, schedule, draws, store=store, trace=True)
     if done.interrupted:
         raise KeyboardInterrupt
@@ -115,7 +124,10 @@ def _look_for_modes(draws: Draw, finder: ModeFinder, modes: Modes) -> tuple[Mode
 
 
 def freeze(state: RunState, visits: np.ndarray, plan: Plan) -> RunState:
-    """Return the state to draw from: averaged theta unless it goes on learning, averaged step sizes, no round trips."""
+    """Return the state to draw from: averaged step sizes, averaged theta unless it goes on learning, no round trips.
+
+    ``visits`` are those to each region during the adaptation.
+    """
     theta = state.sahmc.theta
     if plan.adapt == "tune":
         best = theta.average if int(theta.num_averaged) else theta.theta
@@ -130,7 +142,8 @@ def freeze(state: RunState, visits: np.ndarray, plan: Plan) -> RunState:
 def favour_posterior(state: RunState, setup: Setup, plan: Plan) -> tuple[RunState, Setup]:
     """Let chains that jump spend POSTERIOR_SHARE of their time at beta = 1 while draws are made.
 
-    theta, which holds -log(desired), moves with the desired frequencies.
+    theta, which contains -log(desired), is shifted as the desired frequencies change. Nothing changes where the tilt is
+    not tempered, theta goes on learning, there is a prior, or chains do not jump.
     """
     frozen = plan.adapt == "tune" and isinstance(setup.tilt, TemperedTilt)
     if not frozen or plan.has_prior or not isinstance(setup.kernel, Jump):

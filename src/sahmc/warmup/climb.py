@@ -21,64 +21,79 @@ from sahmc.warmup.tempered import WarmupContext, run_at_temperature
 CLIMB_TO = 1e3
 """The temperature to which every climb goes."""
 CLIMB_LIMIT = 1e6
-"""The temperature beyond which none goes, though its chains still remember where they were."""
+"""The temperature beyond which no climb goes, even if its chains still remember where they were."""
 RUNAWAY_LEAP, RUNAWAY_GROWTH = 10.0, 3.0
-"""A chain runs away if its variance over T leaps by the first factor from one rung to the next, and then, at the same
-temperature, goes on to grow by the second."""
+"""The signs that chains run away: their variance over T leaps by the first factor from one rung to the next, and then,
+at the same temperature, goes on to grow by the second."""
 MODEST_TEMPERATURE = 1.5
-"""The top where chains ran away at once."""
+"""The highest temperature of a climb where chains ran away at once."""
 FEWEST_RUNGS, MOST_RUNGS = 4, 18
-"""Rungs of a climb."""
+"""The least and the largest number of rungs of a climb."""
 
 
 class ClimbOutcome(NamedTuple):
-    """Where the climb has led."""
+    """The outcome of the climb."""
 
     climb: Climb
+    """The record of the climb."""
     state: RunState
+    """The chains after cooling."""
     draws: np.ndarray
-    """Draws at beta = 1, after cooling: (draw, chain, dim)."""
+    """The draws at beta = 1 after cooling, (draw, chain, dim)."""
     energies: np.ndarray
     """The mean energy of each chain there."""
     gradients: int
+    """The gradients spent."""
 
 
 class Visit(NamedTuple):
     """A stay at one temperature."""
 
     rung: Rung
+    """The record of the stay."""
     state: RunState
+    """The chains at its end."""
     draws: Draw
+    """The draws, arrays (draw, chain, ...)."""
     centres: np.ndarray
-    """The mean position of each chain, (chains, dim)."""
+    """The mean position of each chain, (chain, dim), in units of the spread at beta = 1."""
     energies: np.ndarray
     """The mean energy of each chain."""
     gradients: int
+    """The gradients spent."""
 
 
 class Ascent(NamedTuple):
     """The way up."""
 
     visits: list[Visit]
-    """The stays from beta = 1, those left out at which chains ran away."""
+    """The stays from beta = 1 upwards, without those at which chains ran away."""
     ran_away: bool
+    """Whether chains ran away, because the tails are too heavy for more heat."""
     slow: bool
     """Whether chains that start together do not even forget where they were in one mode."""
     gradients: int
+    """The gradients spent."""
 
 
 @dataclass(frozen=True)
 class Climber:
-    """Takes the chains from one temperature to the next."""
+    """The climber, which takes the chains from one temperature to the next."""
 
     context: WarmupContext
+    """The parts that all stages of the warm-up have in common."""
     kernel: Kernel
+    """The kernel with which chains move."""
     pilot: Pilot
+    """The findings of the pilot run, among them the step size at beta = 1."""
     scale: np.ndarray
     """The spread of each coordinate at beta = 1: the unit of length."""
 
     def visit(self, state: RunState, beta: float, before: Visit | None, moves: int, thin: int = 1) -> Visit:
-        """Stay at one temperature for ``moves``; ``before`` is the stay before it."""
+        """Stay at inverse temperature ``beta`` for ``moves`` moves, of which every ``thin``-th is kept.
+
+        ``before`` is the stay before it, whose step size is scaled to this temperature; None if it is the first.
+        """
         step, share = self.pilot.step_size, self.pilot.prior_share
         if before is not None:
             step = before.rung.step_size * math.sqrt((before.rung.beta + share) / (beta + share))
@@ -90,9 +105,9 @@ class Climber:
 
 
 def run_climb(context: WarmupContext, state: RunState, kernel: Kernel, pilot: Pilot, scale: np.ndarray) -> ClimbOutcome:
-    """Spend a third of the moves on the way up, a third on the way down, a third at beta = 1 again.
+    """Heat the chains and cool them again: a third of the moves up, a third down, a third at beta = 1 again.
 
-    From a prior there is only the way down. ``scale`` is the spread of each coordinate at beta = 1.
+    Where there is a prior, there is only the way down from it. ``scale`` is the spread of each coordinate at beta = 1.
     """
     climber = Climber(context, kernel, pilot, scale)
     moves = context.plan.climb_moves
@@ -123,7 +138,7 @@ def run_climb(context: WarmupContext, state: RunState, kernel: Kernel, pilot: Pi
 
 
 def _go_up(climber: Climber, state: RunState, count: int, moves: int) -> Ascent:
-    """Heat the chains by a ``count``-th of the way at a time, on a logarithmic scale, with ``moves`` for each stay."""
+    """Heat the chains by a ``count``-th of the way to CLIMB_TO at a time, on a log scale, ``moves`` moves for each."""
     ratio = CLIMB_TO ** (1 / count)
     last = climber.visit(state, 1.0, None, moves)
     visits, spent = [last], last.gradients
@@ -147,7 +162,7 @@ def _go_up(climber: Climber, state: RunState, count: int, moves: int) -> Ascent:
 
 
 def _high_enough(rung: Rung, slow: bool) -> bool:
-    """Tell whether to stop: at CLIMB_TO, or later when chains there still remember where they were and are not slow."""
+    """Tell whether to stop: at CLIMB_TO, or later if chains there still remember where they were and are not slow."""
     hot = 1 / rung.beta
     return hot >= CLIMB_LIMIT or (hot >= CLIMB_TO and (slow or not rung.memory > FORGOTTEN))
 
@@ -155,9 +170,10 @@ def _high_enough(rung: Rung, slow: bool) -> bool:
 def describe_rung(
     beta: float, draws: Draw, step_size: float, scale: np.ndarray, centres_before: np.ndarray | None
 ) -> tuple[Rung, np.ndarray, np.ndarray]:
-    """Return what the second half of draws (draw, chain, ...) shows, and mean position and energy of each chain.
+    """Return what the second half of draws (draw, chain, ...) shows, and the mean position and energy of each chain.
 
-    Lengths are in units of ``scale``; ``centres_before`` are the mean positions at the rung before.
+    ``beta`` and ``step_size`` are those with which they were made. Lengths are in units of ``scale``;
+    ``centres_before`` are the mean positions at the rung before, None for the first.
     """
     late = slice(len(draws.energy) // 2, None)
     position, energy = draws.position[late].astype(float) / scale, np.asarray(draws.energy[late], float)
@@ -176,7 +192,7 @@ def _no_outliers(values: np.ndarray) -> np.ndarray:
 
 
 def _largest_correlation(one: np.ndarray, two: np.ndarray) -> float:
-    """Return the largest correlation over chains, of all coordinates (chain, coordinate)."""
+    """Return the largest correlation over chains of any coordinate of two arrays (chain, coordinate)."""
     one, two = one - one.mean(axis=0), two - two.mean(axis=0)
     norm = np.sqrt((one**2).sum(axis=0) * (two**2).sum(axis=0))
     return float(np.max((one * two).sum(axis=0) / np.where(norm > 0, norm, np.inf)))

@@ -1,4 +1,4 @@
-"""What the climb has shown, as a curve along the ladder: log Z, distances between levels, step sizes."""
+"""The findings of the climb as curves along the ladder: log Z, distances between levels, step sizes."""
 
 from __future__ import annotations
 
@@ -10,28 +10,31 @@ import numpy as np
 from sahmc.results.warmup_record import Climb
 
 MOST_RELATIVE_SPREAD = 5.0
-"""Largest credible sd(beta U) over that of a Gaussian well; more is lack of equilibrium."""
+"""The largest credible sd(beta U), over that of a Gaussian well; more is lack of equilibrium."""
 LADDER_SIZES = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96)
-"""Numbers of levels. Few, so that runs that differ little share compiled code; one more level costs next to nothing."""
+"""The numbers of levels that ladders have: few, so that similar runs share compiled code; more levels cost little."""
 
 
 @dataclass(frozen=True)
 class LadderCurve:
-    """log Z, the distance between levels and the step size along the ladder, from what rungs have shown.
-
-    ``grid`` is s = log(beta + r), falling, where r is the prior's share (0 without a prior).
-    """
+    """Curves along the ladder, known at the rungs of the climb and interpolated between them."""
 
     grid: np.ndarray
+    """The rungs as s = log(beta + r), falling from beta = 1, where r is ``share``."""
     share: float
+    """r, the curvature of the prior over that of the likelihood; 0 without a prior."""
     log_z: np.ndarray
-    """log of the integral of exp(-beta (U - reference)), less that at beta = 1."""
+    """The log of the integral of exp(-beta (U - reference)), less that at beta = 1."""
     length: np.ndarray
-    """Integral of sd(U) d beta from beta = 1: levels overlap equally where it is cut into equal pieces."""
+    """The integral of sd(U) d beta from beta = 1: levels overlap equally where it is cut into equal pieces."""
     log_step: np.ndarray
+    """The log of the step size."""
 
     def levels(self, beta_top: float, spacing: float, least: int) -> np.ndarray:
-        """Inverse temperatures from 1 to ``beta_top``, at most about ``spacing`` apart in ``length``."""
+        """Return inverse temperatures from 1 to ``beta_top``, ``least`` of them or more.
+
+        They are at most about ``spacing`` apart in ``length``, unless that takes more levels than any ladder has.
+        """
         end = float(np.interp(-math.log(beta_top + self.share), -self.grid, self.length))
         wanted = max(least, math.ceil(end / spacing) + 1)
         count = next((size for size in LADDER_SIZES if size >= wanted), LADDER_SIZES[-1])
@@ -40,20 +43,21 @@ class LadderCurve:
         return betas
 
     def hottest_within(self, length: float) -> float:
-        """The temperature at this ``length`` from beta = 1."""
+        """Return the temperature at this ``length`` from beta = 1."""
         return 1 / max(math.exp(-np.interp(length, self.length, -self.grid)) - self.share, 1e-300)
 
     def at(self, betas: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """log Z and step size at these inverse temperatures."""
+        """Return log Z and the step size at these inverse temperatures."""
         s = -np.log(np.asarray(betas, float) + self.share)
         return np.interp(s, -self.grid, self.log_z), np.exp(np.interp(s, -self.grid, self.log_step))
 
 
 def fit_curve(climb: Climb, share: float, reference: float, dim: float) -> LadderCurve:
-    """Thermodynamic integration in s, where a Gaussian well has constant integrands.
+    """Fit the curves by thermodynamic integration over s = log(beta + r), r being ``share``.
 
-    Slow chains lag behind the temperature, below on the way up and above on the way down: the two are averaged. Lag
-    adds to the spread of energies, so the smaller is taken.
+    The integrands of a Gaussian well are constant in s. ``reference`` is the energy from which U is counted, and
+    ``dim`` the dimension of the well. Energies of slow chains lag behind the temperature, too low on the way up and too
+    high on the way down: the two are averaged. Lag adds to the spread of energies, so the smaller of the two is taken.
     """
     down = climb.down[::-1]
     both = [down, climb.up or down]

@@ -18,16 +18,17 @@ from sahmc.tilt.tilts import LinearTilt, StepTilt, TemperedTilt, Tilt
 from sahmc.warmup.curve import LadderCurve, fit_curve
 
 TOP_OVER_MELTING = 4.0
-"""The top over the temperature at which chains forget where they were."""
+"""The temperature of the top over that at which chains forget where they were."""
 LOWEST_TOP = 10.0
-"""The lowest top: where one mode was seen, a look-out for others."""
+"""The lowest temperature of the top; where one mode was seen, it is a look-out for others."""
 BLIND_TOP = 30.0
-"""The top where chains are too few to see whether they forget."""
+"""The temperature of the top where it cannot be seen at which one chains forget where they were."""
 FEWEST_CHAINS = 8
-"""Fewer chains than this are too few for that."""
+"""The least number of chains that can show this."""
 LEVEL_SPACING = 2 / 3
 """The distance of levels in sd(U) d beta: neighbours then overlap well in energy."""
 FEWEST_LEVELS = 4
+"""The least number of levels."""
 LOOK_OUT_LENGTH = 6.0
 """The longest ladder, in sd(U) d beta, where one mode was seen."""
 SUBREGION_NATS = 2.0
@@ -35,19 +36,21 @@ SUBREGION_NATS = 2.0
 
 
 class Ladder(NamedTuple):
-    """The tilt, with its partition."""
+    """The tilt, and what is known of the ladder it stands for."""
 
     tilt: Tilt
+    """The tilt with its partition."""
     curve: LadderCurve | None
-    """What was measured along it; None where the partition was given."""
+    """The curves measured along the ladder; None where the partition was given."""
     top: float | None
-    """The top temperature: inf is the prior; None where the tilt knows none."""
+    """The temperature of the top: inf is the prior; None where the tilt knows no temperatures."""
 
 
 def build_ladder(plan: Plan, pilot: Pilot | None, climb: Climb | None, many: bool) -> Ladder:
     """Return the tilt, its partition made from what was learnt unless it was given.
 
-    ``many`` tells that several modes are known, or were not looked for.
+    ``pilot`` and ``climb`` are None where they were not needed. ``many`` tells that several modes are known, or were
+    not looked for.
     """
     if climb is None:
         tilt = plan.tilt
@@ -64,7 +67,7 @@ def build_ladder(plan: Plan, pilot: Pilot | None, climb: Climb | None, many: boo
         return Ladder(TemperedTilt(TemperatureLadder(betas, pilot.u_min, pilot.prior_share)), curve, top)
     highest = pilot.highest(top)
     if plan.tilt is LinearTilt:
-        count = num_nodes(pilot.dim, math.log(top))
+        count = num_nodes(pilot.dim, math.log(pilot.reach(top)))
         nodes = np.geomspace(pilot.flat_below, max(highest, 2 * pilot.flat_below), count)
         return Ladder(LinearTilt(EnergyPartition(pilot.u_min + nodes)), curve, top)
     count = max(2, math.ceil((highest - pilot.flat_below) / SUBREGION_NATS) + 1)
@@ -73,12 +76,18 @@ def build_ladder(plan: Plan, pilot: Pilot | None, climb: Climb | None, many: boo
 
 
 def num_nodes(dim: float, log_range: float) -> int:
-    """Return m = 1.5 sqrt(d/2) log(T_max) + 1, at least 4: neighbouring nodes then overlap in energy."""
+    """Return the number of nodes m = 1.5 sqrt(d/2) log(T_max) + 1, at least 4: neighbours then overlap in energy.
+
+    ``dim`` is d, and ``log_range`` is log(T_max).
+    """
     return max(FEWEST_LEVELS, round(1.5 * math.sqrt(dim / 2) * log_range) + 1)
 
 
 def find_top(climb: Climb, chains: int, many: bool, has_prior: bool) -> float:
-    """Return the temperature of the top: the prior, or well above where chains forget which mode they were in."""
+    """Return the temperature of the top: the prior's, inf, or well above where chains forget their mode.
+
+    ``chains`` is their number. ``many`` tells that several modes are known, or were not looked for.
+    """
     if has_prior:
         return math.inf
     wanted = LOWEST_TOP
@@ -90,9 +99,10 @@ def find_top(climb: Climb, chains: int, many: bool, has_prior: bool) -> float:
 
 
 def starting_theta(ladder: Ladder, pilot: Pilot | None, desired: Float[Array, " regions"]) -> np.ndarray:
-    """Return theta_0: zero (the paper) without a pilot, else from what was measured, so that only the rest is learnt.
+    """Return theta_0: zero, as in the paper, without a pilot; otherwise from what was measured.
 
-    Where nothing was measured on the way down it comes from equipartition.
+    Then only the rest need be learnt. Where the climb measured nothing, it comes from equipartition. ``desired`` are
+    the desired visiting frequencies.
     """
     tilt, curve = ladder.tilt, ladder.curve
     if pilot is None:
@@ -112,7 +122,7 @@ def starting_theta(ladder: Ladder, pilot: Pilot | None, desired: Float[Array, " 
 
 
 def _log_masses(pilot: Pilot, edges: np.ndarray) -> np.ndarray:
-    """Return the log masses of subregions of a Gaussian well, whose energy has a Gamma distribution."""
+    """Return the log masses of the subregions between ``edges`` for a Gaussian well, whose energies are Gamma."""
     half, steep = 0.5 * pilot.dim, 1.0 + pilot.prior_share
     s = pilot.above(edges)
     middle = 0.5 * (s[1:] + s[:-1])
@@ -123,7 +133,10 @@ def _log_masses(pilot: Pilot, edges: np.ndarray) -> np.ndarray:
 
 
 def level_steps(ladder: Ladder, kernel: Kernel, pilot: Pilot | None) -> np.ndarray:
-    """Return first step sizes of the levels, as multiples of the kernel's: as measured, or the tilt's own."""
+    """Return the first step sizes of the levels, as multiples of the kernel's: as measured, or the tilt's own.
+
+    ``kernel`` is the kernel as the user built it.
+    """
     tilt, curve = ladder.tilt, ladder.curve
     scale = np.asarray(tilt.step_scale, float)
     if pilot is None or not kernel.tunes_step_size:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 from sahmc._support.traced import TracedFunction
 from sahmc.hamiltonian.spread import Spread
@@ -18,32 +19,35 @@ from sahmc.run.loop import Draw, RunState
 from sahmc.warmup.tempered import WarmupContext, run_at_temperature
 
 DESCENT_STEPS = 10
-"""Steps of descent between two looks at what they were worth."""
+"""The steps of descent in a round, after which it is decided whether to go on."""
 DESCENT_ROUNDS = 300
-"""Such looks, at most."""
+"""The most rounds of descent."""
 ABSURD_NATS = 1000.0
-"""Nats, and at least twenty for each dimension, that ten steps of descent must be worth."""
+"""The least height in nats, or twenty for each dimension if that is more, that is absurd."""
 CORRELATED_DIM = 500
-"""Dimensions beyond which correlations are not looked at."""
+"""The largest dimension in which correlations are looked at."""
 
 
 class PilotOutcome(NamedTuple):
-    """Where the pilot run has led."""
+    """The outcome of the pilot run."""
 
     pilot: Pilot | None
-    """None where nothing was left to find."""
+    """The findings; None where nothing was left to find."""
     kernel: Kernel
     """The kernel, tuned."""
     state: RunState
+    """The chains at the end."""
     draws: np.ndarray
-    """Draws at beta = 1, (draw, chain, dim)."""
+    """The draws at beta = 1, (draw, chain, dim)."""
     gradients: int
+    """The gradients spent."""
 
 
 def fit_pilot(dim: float, mean_energy: float, prior_energy: float | None, **fields: Any) -> Pilot:
     """Return the pilot with u_min and r from the mean energy at beta = 1 and, where there is a prior, at beta = 0.
 
-    mean(0) - mean(1) = (d/2) (1/r - 1/(1+r)) gives r(1+r) = (d/2) / difference.
+    mean(0) - mean(1) = (d/2) (1/r - 1/(1+r)) gives r(1+r) = (d/2) / difference. ``dim`` is d, ``prior_energy`` is
+    mean(0), None without a prior, and ``fields`` are other fields of the pilot.
     """
     half = 0.5 * dim
     share = 0.0
@@ -54,13 +58,19 @@ def fit_pilot(dim: float, mean_energy: float, prior_energy: float | None, **fiel
 
 
 def effective_dim(dim: int, energy: np.ndarray) -> float:
-    """2 Var U within chains, which is ``dim`` for a Gaussian well; taken only where it is far from that."""
+    """Return the dimension of the position or, where it is far from that, 2 Var U, which is d for a Gaussian well.
+
+    The variance is that of ``energy`` (draw, chain) within chains.
+    """
     measured = 2.0 * float(energy.var(axis=0, dtype=float).mean())
     return measured if math.isfinite(measured) and measured > 0 and not dim / 2 <= measured <= 2 * dim else float(dim)
 
 
 def quarter_period(draws: np.ndarray) -> float:
-    """pi/2 sqrt(l), l the largest eigenvalue of the correlation of draws (draw, chain, dim) within chains."""
+    """Return a quarter of the slowest period of the dynamics within a mode, where every coordinate has unit variance.
+
+    It is pi/2 sqrt(l), with l the largest eigenvalue of the correlation of draws (draw, chain, dim) within chains.
+    """
     centred = (draws - draws.mean(axis=0)).reshape(-1, draws.shape[-1]).astype(float)
     spread = centred.std(axis=0)
     if draws.shape[-1] > CORRELATED_DIM or not (spread > 0).all():
@@ -69,11 +79,14 @@ def quarter_period(draws: np.ndarray) -> float:
     return 0.5 * math.pi * math.sqrt(float(largest))
 
 
-def come_down(energy_fn: TracedFunction, positions: jax.Array) -> tuple[jax.Array, int]:
-    """Positions from which chains can start, and the gradients spent.
+def come_down(
+    energy_fn: TracedFunction, positions: Float[Array, "chains dim"]
+) -> tuple[Float[Array, "chains dim"], int]:
+    """Return positions (chain, dim) from which chains can start, and the gradients spent.
 
-    Each rolls down, ten steps at a time, for as long as that lowers its energy by far more than a well holds. A start
-    that is not absurdly high stays where it is: HMC comes down by itself, and knows where to stop in a funnel.
+    Each position rolls down, ten steps at a time, for as long as that lowers its energy by far more than the posterior
+    spreads over. A start that is not absurdly high stays where it is: HMC comes down by itself, and knows where to stop
+    in a funnel.
     """
     dim = positions.shape[1]
     worth = absurd(dim)
@@ -122,7 +135,7 @@ def run_pilot(context: WarmupContext, state: RunState) -> PilotOutcome:
 
 
 def _rescued(state: RunState) -> tuple[RunState, np.ndarray]:
-    """The chains, those still absurdly high put where others are, in turn; and which they were.
+    """Return the chains, those still absurdly high put where others are, and which these were.
 
     A start may be where the density has overflowed to a plateau, from which no gradient leads down.
     """
@@ -137,7 +150,7 @@ def _rescued(state: RunState) -> tuple[RunState, np.ndarray]:
 
 
 def absurd(dim: int) -> float:
-    """Nats above others of which the posterior knows nothing."""
+    """Return the nats above other points at which a point of this dimension cannot be a draw of the posterior."""
     return max(ABSURD_NATS, 20.0 * dim)
 
 

@@ -1,4 +1,4 @@
-"""Plain moves at one temperature: what the pilot and the climb are made of."""
+"""Plain moves at one temperature, of which the pilot and the climb are made."""
 
 from __future__ import annotations
 
@@ -19,33 +19,38 @@ from sahmc.tilt.partition import TemperatureLadder
 from sahmc.tilt.tilts import TemperedTilt
 
 STAGE_BYTES = 2**28
-"""Bytes of draws that a stage of the warm-up may keep."""
+"""The bytes of draws that a stage of the warm-up may keep."""
 FEWEST_DRAWS = 8
-"""Draws that it keeps in any case."""
+"""The number of draws that it keeps in any case."""
 
 
 @dataclass(frozen=True)
 class WarmupContext:
-    """What all stages of the warm-up have in common."""
+    """The parts that all stages of the warm-up have in common."""
 
     runner: StageRunner
+    """The runner of stages."""
     energy_fn: TracedFunction
+    """The traced energy of the model, a function of a flat position."""
     plan: Plan
+    """The arguments of the run, and its budget."""
 
 
 class TemperedMoves(NamedTuple):
-    """Some moves at one temperature."""
+    """The outcome of some moves at one temperature."""
 
     state: RunState
-    """Where they led."""
+    """The chains at the end."""
     draws: Draw
+    """The draws, arrays (draw, chain, ...)."""
     step_size: float
     """The step size that was found."""
     gradients: int
+    """The gradients spent."""
 
 
 def memory_thin(position: Float[Array, "chains dim"], moves: int) -> int:
-    """Return every how many moves positions may be kept."""
+    """Return how many moves there must be for each one whose positions are kept, for a stage of ``moves`` moves."""
     return -(-moves * position.size * position.dtype.itemsize // STAGE_BYTES)
 
 
@@ -61,10 +66,10 @@ def run_at_temperature(
     eager: bool = False,
     thin: int = 1,
 ) -> TemperedMoves:
-    """Make ``moves`` at exp(-beta U), the step size tuned on the way unless the kernel has its own.
+    """Make ``moves`` moves at exp(-beta U), and tune the step size on the way unless the kernel has its own.
 
-    Tuning starts at ``step_size``; ``eager`` tries larger ones first. Of ``thin`` moves one is kept, or of more where
-    positions are so large that all would not fit into memory.
+    ``stage`` is the name under which they are reported. Tuning starts at ``step_size``; ``eager`` tries larger ones
+    first. Every ``thin``-th move is kept, or fewer where positions are so large that they would not fit into memory.
     """
     plan = context.plan
     thin = max(thin, min(moves // FEWEST_DRAWS, memory_thin(state.sahmc.chains.position, moves)))

@@ -1,4 +1,4 @@
-"""The warm-up: what is found out before draws are made, stage by stage."""
+"""The warm-up, stage by stage: pilot, climb, ladder, adaptation."""
 
 from __future__ import annotations
 
@@ -25,41 +25,55 @@ from sahmc.warmup.pilot import PilotOutcome, run_pilot
 from sahmc.warmup.tempered import WarmupContext
 
 LOST_NATS, LOST_NATS_PER_DIM = 20.0, 5.0
-"""Nats above the pilot's energies, and more for each dimension, where a chain that cools has lost its way."""
+"""The nats above the pilot's mean energy, and more for each dimension, where a chain that cooled has lost its way."""
 
 
 class WarmedUp(NamedTuple):
-    """All that drawing needs."""
+    """The outcome of the warm-up: all that is needed to make draws."""
 
     runner: StageRunner
+    """The runner of stages, by which draws are to be made."""
     setup: Setup
+    """The tilt and the kernel, tuned."""
     state: RunState
+    """The chains, with theta and step sizes as they are to be while draws are made."""
     visits: np.ndarray
+    """The visits to each region during the adaptation."""
     record: WarmupRecord
+    """The record of what was found and chosen."""
     finder: ModeFinder
+    """The finder, which knows the draws made so far."""
     modes: Modes
+    """The modes that are known."""
     trace: ThetaTrace | None
+    """theta and round trips at some moments of the adaptation."""
     draws: Draw | None
-    """Draws of the adaptation, if they were to be saved."""
+    """The draws of the adaptation, if they were to be saved."""
 
 
 class Landscape(NamedTuple):
-    """What the climb has shown of the posterior, and the chains spread over it."""
+    """The picture of the posterior that the climb has given, and the chains spread over it."""
 
     state: RunState
+    """The chains after the climb."""
     climb: Climb | None
+    """The record of the climb; None where there was none."""
     finder: ModeFinder
+    """The finder, which knows the draws of pilot and climb."""
     modes: Modes
+    """The modes that were found."""
     lost: int
-    """Chains that did not come down, and were put back."""
+    """The number of chains that did not come down, and were put back."""
     gradients: int
+    """The gradients spent on the climb."""
     gradients_modes: int
+    """The gradients spent on the search for modes."""
 
 
 def warm_up(context: WarmupContext, state: RunState, save: bool = False) -> WarmedUp:
     """Run all stages, each of which hands a new kernel, ladder or theta to the next.
 
-    ``save`` keeps the draws of the adaptation.
+    ``state`` holds the chains at their starts, and ``save`` tells whether to keep the draws of the adaptation.
     """
     plan, dtype = context.plan, state.sahmc.chains.position.dtype
     piloted = run_pilot(context, state)
@@ -116,7 +130,7 @@ def _explore(context: WarmupContext, piloted: PilotOutcome) -> Landscape:
 
 
 def _put_back(state: RunState, home: RunState, lost: Bool[Array, " chains"]) -> RunState:
-    """Return the state with chains that did not come down again put back where they were before the climb."""
+    """Return the state with the ``lost`` chains put back where they were before the climb, in ``home``."""
 
     def pick(new: Array, old: Array) -> Array:
         return jnp.where(lost.reshape(-1, *(1,) * (new.ndim - 1)), old, new)
@@ -128,7 +142,7 @@ def _put_back(state: RunState, home: RunState, lost: Bool[Array, " chains"]) -> 
 def _record(
     piloted: PilotOutcome, found: Landscape, ladder: Ladder, adapted: Adapted, theta_0: np.ndarray, theta: np.ndarray
 ) -> WarmupRecord:
-    """Return what was found and chosen, as plain data; ``theta`` is the one that was frozen."""
+    """Return what was found and chosen, as plain data; ``theta_0`` is the first theta, ``theta`` the one frozen."""
     pilot: Pilot | None = piloted.pilot
     learnt = adapted.state.sahmc.theta
     clock = 1.0

@@ -43,4 +43,4 @@ SUITE: dict[str, Callable[[], Target]] = {
     "logistic": hierarchical_logistic,
     "wall": wall,
 }
-"""By name; each is built when called."""
+"""Every target of the suite by its name; each is built when called."""

@@ -13,7 +13,7 @@ from sahmc.testing.targets.target import Target
 
 
 def gaussian(dim: int = 10, correlation: float = 0.9) -> Target:
-    """Zero mean, unit variances, correlation^|i - j| between coordinates i and j."""
+    """Return a Gaussian of zero mean, unit variances and correlation^|i - j| between coordinates i and j."""
 
     def log_density(x: Any) -> Any:
         step = (x[1:] - correlation * x[:-1]) / np.sqrt(1 - correlation**2)
@@ -23,7 +23,7 @@ def gaussian(dim: int = 10, correlation: float = 0.9) -> Target:
 
 
 def banana(sd: float | int = 10.0, bend: float = 0.03) -> Target:
-    """x1 ~ N(0, sd^2), x2 ~ N(bend (x1^2 - sd^2), 1)."""
+    """Return the banana x1 ~ N(0, sd^2), x2 ~ N(bend (x1^2 - sd^2), 1)."""
 
     def log_density(x: Any) -> Any:
         return -0.5 * (x[0] / sd) ** 2 - 0.5 * (x[1] - bend * (x[0] ** 2 - sd**2)) ** 2
@@ -33,7 +33,10 @@ def banana(sd: float | int = 10.0, bend: float = 0.03) -> Target:
 
 
 def funnel(dim: int = 10, sd: float | int = 3.0) -> Target:
-    """Neal's: v ~ N(0, sd^2), and given v, x_i ~ N(0, exp(v)). A diagonal metric cannot fit neck and mouth at once."""
+    """Return Neal's funnel: v ~ N(0, sd^2) and, given v, x_i ~ N(0, exp(v)).
+
+    A diagonal metric cannot fit neck and mouth at once.
+    """
 
     def log_density(x: Any) -> Any:
         v, rest = x[0], x[1:]
@@ -45,7 +48,7 @@ def funnel(dim: int = 10, sd: float | int = 3.0) -> Target:
 
 
 def wall() -> Target:
-    """A half normal, a uniform on (-1, 1) and a normal: the log density is -inf outside."""
+    """Return a half normal, a uniform on (-1, 1) and a normal, whose log density is -inf outside."""
 
     def log_density(x: Any) -> Any:
         inside = (x[0] > 0) & (jnp.abs(x[1]) < 1)
@@ -57,10 +60,10 @@ def wall() -> Target:
 
 
 def hierarchical_logistic() -> Target:
-    """Logistic regression with a random intercept for each of 8 groups: (mu, log tau, 2 slopes, z_1 .. z_8), uncentred.
+    """Return a logistic regression with a random intercept for each of 8 groups, uncentred.
 
-    The data are made with a fixed seed. Reference values are from plain HMC, 64 chains of 40 000 draws
-    (``benchmarks/reference.py``), with a standard error of at most ``error``.
+    Positions are (mu, log tau, 2 slopes, z_1 .. z_8). The data are made with a fixed seed. Reference values are from
+    plain HMC, 64 chains of 40 000 draws (``benchmarks/reference.py``), with a standard error of at most ``error``.
     """
     groups, size = 8, 25
     rng = np.random.default_rng(20)

@@ -11,16 +11,18 @@ import numpy as np
 from sahmc.testing.targets.target import Target, nearest
 
 CORRELATIONS = (0.9, -0.9, 0.0)
+"""The correlations of the three Gaussians of the mixture."""
 
 
 def mixture_centres(a: float | int, b: float | int) -> np.ndarray:
+    """Return the means of the mixture: (a, a), (b, b) and the origin."""
     return np.array([[a, a], [b, b], [0.0, 0.0]])
 
 
 def mixture(a: float | int = -8.0, b: float | int = 6.0) -> Target:
-    """The paper's three Gaussians in the plane (section 4.1): at (a, a), at (b, b) and, where it starts, at the origin.
+    """Return the paper's three Gaussians in the plane (section 4.1): at (a, a), at (b, b) and at the origin.
 
-    Correlations are 0.9, -0.9 and 0. (a, b) is (-6, 4) in set 1, (-8, 6) in set 2.
+    Chains start at the origin. Correlations are 0.9, -0.9 and 0. (a, b) is (-6, 4) in set 1, (-8, 6) in set 2.
     """
     centres, correlation = mixture_centres(a, b), np.array(CORRELATIONS)
     scale = 1.0 / (1.0 - correlation**2)
@@ -38,6 +40,7 @@ def mixture(a: float | int = -8.0, b: float | int = 6.0) -> Target:
 
 
 def eight_centres(dim: int, edge: float | int) -> np.ndarray:
+    """Return the means of the eight modes: corners of a cube in three coordinates, alternating in the others."""
     corners = np.array([[1, 1, 1], [0, 0, 0], [1, 0, 1], [0, 1, 1], [0, 0, 1], [0, 1, 0], [1, 0, 0], [1, 1, 0]])
     further = np.arange(3, dim) % 2
     tail = np.where(corners[:, 2:3] == 1, 1 - further, further) if dim > 3 else np.empty((8, 0))
@@ -45,7 +48,10 @@ def eight_centres(dim: int, edge: float | int) -> np.ndarray:
 
 
 def eight_modes(dim: int = 11, edge: float | int = 10.0) -> Target:
-    """The paper's eight unit Gaussians (section 4.2), on a cube whose further coordinates alternate 0 and ``edge``."""
+    """Return the paper's eight unit Gaussians (section 4.2), on the corners of a cube.
+
+    Coordinates beyond the third alternate between 0 and ``edge``.
+    """
     centres = eight_centres(dim, edge)
 
     def log_density(x: Any) -> Any:
@@ -57,11 +63,11 @@ def eight_modes(dim: int = 11, edge: float | int = 10.0) -> Target:
 
 
 def sensor_network() -> Target:
-    """Where four sensors are, from distances to each other and to two known ones (section 4.3); d = 8.
+    """Return the posterior of where four sensors are (section 4.3), d = 8.
 
-    Modes are the sides of the line through the known sensors on which sensors 1 and 3 lie: (--), (-+), (+-), (++).
-    Data as in Ahn, Chen and Welling (2013) and Tak, Meng and van Dyk (2018). Reference values come from long runs of
-    parallel tempering.
+    The data are noisy distances, to each other and to two known sensors, as in Ahn, Chen and Welling (2013) and Tak,
+    Meng and van Dyk (2018). Modes are the sides of the line through the known sensors on which sensors 1 and 3 lie:
+    (--), (-+), (+-), (++). Reference values come from long runs of parallel tempering.
     """
     known = np.array([[0.5, 0.3], [0.3, 0.7]])
     spread, noise = 0.3, 0.02

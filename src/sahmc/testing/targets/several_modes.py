@@ -16,9 +16,10 @@ from sahmc.testing.targets.target import Target
 def two_widths(
     dim: int = 2, ratio: float = 0.5, start: Literal["narrow", "wide"] = "narrow", distance: float | int = 8.0
 ) -> Target:
-    """Mass 0.8 in a Gaussian of sd ``ratio`` at the origin, mass 0.2 in one of sd 1 ``distance`` away.
+    """Return mass 0.8 in a Gaussian of sd ``ratio`` at the origin, mass 0.2 in one of sd 1 ``distance`` away.
 
-    Hard for every method that heats: the volume of the narrow mode falls as ratio^dim, so hot chains do not find it.
+    ``start`` says in which of the two chains begin. The target is hard for every method that heats: the volume of the
+    narrow mode falls as ratio^dim, so hot chains do not find it.
     """
     require_known(start, ("narrow", "wide"), "start")
     centres = np.zeros((2, dim))
@@ -43,9 +44,10 @@ def two_widths(
 
 
 def student_mixture(dim: int = 2, df: float | int = 4.0, distance: float | int = 20.0) -> Target:
-    """Multivariate Student-t, mass 0.3 at the origin and 0.7 ``distance`` away along the first axis.
+    """Return two multivariate Student-t, mass 0.3 at the origin and 0.7 ``distance`` away along the first axis.
 
-    Tails are so heavy that exp(-beta U) is improper for beta <= dim / (dim + df). Modes are the sides of the middle.
+    Both have ``df`` degrees of freedom. Tails are so heavy that exp(-beta U) is improper for beta <= dim / (dim + df).
+    Modes are the sides of the middle.
     """
     centres = np.zeros((2, dim))
     centres[1, 0] = distance

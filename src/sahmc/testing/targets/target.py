@@ -16,13 +16,14 @@ from sahmc.tilt.importance import Expectation
 
 @runtime_checkable
 class HasExpectation(Protocol):
-    """A result, of which only posterior means are asked."""
+    """The part of a result that is asked for here: posterior means."""
 
     def expectation(self, fn: Callable[[Any], Any] | None = None) -> Expectation:
         """Return the posterior mean of ``fn`` of a position and its standard error."""
 
 
 def _one_mode(position: Any) -> jax.Array:
+    """Return 0, the number of the only mode."""
     return jnp.zeros((), int)
 
 
@@ -37,6 +38,7 @@ class Target:
 
     name: str
     log_density: Callable[[Any], Any]
+    """The log density at one position, up to a constant."""
     start: np.ndarray
     mean: np.ndarray
     variance: np.ndarray
@@ -46,19 +48,23 @@ class Target:
     model: Model | None = None
 
     def indicators(self, position: Any) -> jax.Array:
-        """1 for the mode a position belongs to, 0 for the others: its expectation is ``masses``."""
+        """Return 1 for the mode a position belongs to and 0 for the others; the expectation is ``masses``."""
         return jax.nn.one_hot(self.mode(position), len(self.masses))
 
     def answers(self, position: Any) -> jax.Array:
-        """What has a known expectation, ``truth``: coordinates and, where there are several modes, the indicators."""
+        """Return what has a known expectation, ``truth``, at a position.
+
+        These are the coordinates and, where there are several modes, the indicators.
+        """
         return position if len(self.masses) == 1 else jnp.concatenate([position, self.indicators(position)])
 
     @property
     def truth(self) -> np.ndarray:
+        """The expectation of ``answers``."""
         return self.mean if len(self.masses) == 1 else np.concatenate([self.mean, self.masses])
 
     def worst_z(self, result: HasExpectation) -> float:
-        """The largest error of a run, in standard errors: its own and that of the truth together."""
+        """Return the largest error of a run, in standard errors: its own and that of the truth together."""
         found = result.expectation(self.answers)
         error = np.hypot(found.mcse, self.error)
         off = np.abs(found.mean - self.truth)
@@ -66,6 +72,6 @@ class Target:
 
 
 def nearest(centres: Any) -> Callable[[Any], Any]:
-    """The number of the centre nearest to a position."""
+    """Return the function that maps a position to the number of the nearest of ``centres`` (centre, dim)."""
     points = jnp.asarray(centres)
     return lambda x: jnp.argmin(jnp.sum((x - points) ** 2, axis=-1))
