@@ -8,46 +8,38 @@ import warnings
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Key
 
 from sahmc._support.traced import TracedFunction
-from sahmc._support.validate import require, require_flag, require_function
+from sahmc._support.validate import require_flag, require_function
 from sahmc._version import __version__
-from sahmc.algorithm import SAHMCState, init
 from sahmc.kernels.base import Kernel
 from sahmc.models.convert import as_model
-from sahmc.models.energy import trace_energy, trace_keep
-from sahmc.models.model import Labels, Model
+from sahmc.models.energy import trace_keep
+from sahmc.models.model import Labels
 from sahmc.models.positions import Unpacker
-from sahmc.models.starts import check_starts, finite_starts, starting_positions
 from sahmc.results.findings import examine
 from sahmc.results.records import DrawRecord, RunRecord, ThetaRecord, ThetaTrace
 from sahmc.results.result import Result
 from sahmc.run.checkpoint import identity, open_checkpoint, recorded, stored_arguments
 from sahmc.run.journal import Journal
 from sahmc.run.live import Live
-from sahmc.run.loop import Draw, RunState, Schedule, chunk_capacity
+from sahmc.run.loop import Draw, Schedule, chunk_capacity
 from sahmc.run.plan import Plan, make_plan
 from sahmc.run.progress import Progress, progress
-from sahmc.run.round_trips import init_round_trips
 from sahmc.run.stage import StageResult, StageRunner
-from sahmc.run.step_size import init_step_size
+from sahmc.run.start import Prepared, evaluate_starts, parse_seed, prepare, start_chains
 from sahmc.tilt.gain import Gain
 from sahmc.tilt.importance import log_normalise
 from sahmc.tilt.partition import EnergyPartition, TemperatureLadder
-from sahmc.tilt.target import TiltedTarget
-from sahmc.tilt.tilts import NoTilt, TemperedTilt, Tilt
-from sahmc.warmup.pilot import come_down
+from sahmc.tilt.tilts import TemperedTilt, Tilt
 from sahmc.warmup.tempered import WarmupContext
 from sahmc.warmup.warmup import WarmedUp, warm_up
-
-START_ATTEMPTS = 20
-"""The number of times that a model is asked for a start with a finite log density."""
 
 
 def sample(
@@ -183,7 +175,7 @@ def sample(
     require_function(keep, "keep", "a position")
     require_function(callback, "callback", "a Progress")
     known = None if checkpoint is None else recorded(checkpoint)
-    seed, rng_key = _seed(known["seed"] if known is not None and random_seed is None else random_seed)
+    seed, rng_key = parse_seed(known["seed"] if known is not None and random_seed is None else random_seed)
     key_start, key_run = jax.random.split(rng_key)
     ready = prepare(model, plan, initvals, key_start)
     unpack = Unpacker.of(model, ready.unravel, ready.positions[0])
@@ -195,7 +187,7 @@ def sample(
 
     began = time.perf_counter()
     with closing(journal), progress(plan.stages, progressbar, callback) as report:
-        state, spent = _start(ready)
+        state, spent = start_chains(ready)
         runner = StageRunner(key_run, chunk_capacity(*ready.positions.shape), report, journal)
         warm = warm_up(WarmupContext(runner, ready.energy_fn, ready.plan), state, save_warmup)
         warm = warm._replace(setup=dataclasses.replace(warm.setup, keep=kept))
@@ -228,95 +220,21 @@ def resume(
     return sample(**arguments, checkpoint=checkpoint, progressbar=progressbar, callback=callback)
 
 
-class Prepared(NamedTuple):
-    """A model and a plan brought together: all that a run starts from."""
-
-    plan: Plan
-    """The plan, its kernel bound to positions like these."""
-    energy_fn: TracedFunction
-    """The traced energy of the model, a function of a flat position."""
-    positions: Float[Array, "chains dim"]
-    """The flat positions from which chains start."""
-    unravel: Callable[[jax.Array], Any]
-    """The map from a flat position back to the user's structure."""
-
-
-def prepare(model: Model, plan: Plan, initvals: Any, rng_key: Key[Array, ""]) -> Prepared:
-    """Prepare a run: trace the energy of a model, and find where its chains start.
-
-    ``initvals`` are those of ``sample``. Starts that the model itself draws are drawn again where its density is zero
-    or undefined.
-    """
-    positions, unravel = starting_positions(model, initvals, plan.chains, rng_key)
-    plan.kernel.check(positions.shape[1])
-    plan = dataclasses.replace(plan, kernel=plan.kernel.bound(unravel, positions[0]))
-    energy_fn = trace_energy(model, unravel, positions[0], plan.kernel.uses_gradient)
-    for attempt in range(1, START_ATTEMPTS if initvals is None else 1):
-        lost = np.flatnonzero(~finite_starts(_evaluated(energy_fn, positions)[1].chains))
-        if not lost.size:
-            break
-        again, _ = starting_positions(model, None, plan.chains, jax.random.fold_in(rng_key, attempt))
-        positions = positions.at[lost].set(again[lost])
-    return Prepared(plan, energy_fn, positions, unravel)
-
-
 def warm_up_only(ready: Prepared, rng_key: Key[Array, ""]) -> WarmedUp:
     """Run the warm-up alone, and return all that is needed to make draws in a loop outside ``sample``."""
     with progress(ready.plan.stages, False, None) as report:
-        state, _ = _start(ready)
+        state, _ = start_chains(ready)
         runner = StageRunner(rng_key, chunk_capacity(*ready.positions.shape), report, Journal())
         return warm_up(WarmupContext(runner, ready.energy_fn, ready.plan), state)
 
 
-def _seed(random_seed: Any) -> tuple[int | list[int], Key[Array, ""]]:
-    """Return what to record of a seed, an int or the words of a key, and the key."""
-    if isinstance(random_seed, jax.Array) and jnp.issubdtype(random_seed.dtype, jax.dtypes.prng_key):
-        return jax.random.key_data(random_seed).tolist(), random_seed
-    words = len(jax.random.key_data(jax.random.key(0)))
-    if (
-        isinstance(random_seed, list)
-        and len(random_seed) == words
-        and all(type(word) is int and 0 <= word < 2**32 for word in random_seed)
-    ):  # a key, as it was recorded
-        return random_seed, jax.random.wrap_key_data(jnp.asarray(random_seed, jnp.uint32))
-    if random_seed is None or isinstance(random_seed, np.random.Generator):
-        random_seed = int(np.random.default_rng(random_seed).integers(2**31))
-    ok = isinstance(random_seed, (int, np.integer)) and not isinstance(random_seed, bool) and 0 <= random_seed < 2**63
-    require(
-        ok, "random_seed must be a non-negative int, a NumPy Generator, a JAX key or None", random_seed, "pass 0, say"
-    )
-    return int(random_seed), jax.random.key(int(random_seed))
-
-
 def _identity(ready: Prepared, seed: Any, kept: TracedFunction | None, save_warmup: bool) -> dict[str, Any]:
     """Return all that the bits of the run depend on; ``kept`` is the traced ``keep``, and ``seed`` what is recorded."""
-    energy = _evaluated(ready.energy_fn, ready.positions)[1].chains.energy  # tells callbacks apart, which have no text
+    energy = evaluate_starts(ready.energy_fn, ready.positions)[
+        1
+    ].chains.energy  # tells callbacks apart, which have no text
     parts = {"start": ready.positions, "model": ready.energy_fn, "energy": energy, "keep": kept}
     return identity(ready.plan, seed, **parts, save_warmup=save_warmup)
-
-
-def _start(ready: Prepared) -> tuple[RunState, int]:
-    """Return the chains where they start, and the gradients spent; raise if the log density is not finite there.
-
-    Where the step size is to be found, chains that start absurdly high come down first.
-    """
-    positions, kernel = ready.positions, ready.plan.kernel
-    one, spent = jnp.ones(1, positions.dtype), 0
-    target, start = _evaluated(ready.energy_fn, positions)
-    check_starts(start.chains.energy, start.chains.grad, start.chains.base)
-    if kernel.tunes_step_size and kernel.uses_gradient:
-        positions, spent = come_down(ready.energy_fn, positions)
-        start = jax.jit(init)(target, positions)
-    zero = jnp.zeros((), jnp.int32)
-    steps, trips = init_step_size(one, eager=False), init_round_trips(len(positions))
-    return RunState(start, steps, trips, zero, zero), spent
-
-
-def _evaluated(energy_fn: TracedFunction, positions: Float[Array, "chains dim"]) -> tuple[TiltedTarget, SAHMCState]:
-    """Return the target without a tilt, and chains at these positions."""
-    one = jnp.ones(1, positions.dtype)
-    target = TiltedTarget(energy_fn, NoTilt(), 0 * one, one)
-    return target, jax.jit(init)(target, positions)
 
 
 def _drawing(plan: Plan, warm: WarmedUp) -> Schedule:

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 import sahmc
+from sahmc.landscape.descent import come_down
 from sahmc.models.energy import trace_energy
 from sahmc.results.warmup_record import Climb, Pilot, Rung
 from sahmc.run.plan import make_plan
 from sahmc.testing.targets import eight_modes, student_mixture, two_widths
 from sahmc.warmup.curve import fit_curve
 from sahmc.warmup.ladder import LOWEST_TOP, TOP_OVER_MELTING, build_ladder, find_top
-from sahmc.warmup.pilot import come_down
 
 
 def rung(beta, dim=6, memory=0.0, lag=0.0):

@@ -17,7 +17,8 @@ from sahmc.models.model import Model
 from sahmc.models.numpyro import from_numpyro
 from sahmc.run.loop import NEVER, Draw, RunState, Schedule, Setup, run_chunk
 from sahmc.run.plan import make_plan
-from sahmc.sampling import prepare, warm_up_only
+from sahmc.run.start import prepare
+from sahmc.sampling import warm_up_only
 from sahmc.tilt.importance import log_normalise, systematic_resample
 
 

@@ -10,6 +10,13 @@ from jaxtyping import Array, Float, Int
 
 from sahmc._support.traced import TracedFunction
 
+DESCENT_STEPS = 10
+"""The steps of descent in a round, after which it is decided whether to go on."""
+DESCENT_ROUNDS = 300
+"""The most rounds of descent."""
+ABSURD_NATS = 1000.0
+"""The least height in nats, or twenty for each dimension if that is more, that is absurd."""
+
 
 class Descent(NamedTuple):
     """Points on their way down, with energies and gradients there."""
@@ -61,3 +68,32 @@ def roll_down(
         )
 
     return jax.lax.fori_loop(0, steps, body, descent)
+
+
+def come_down(
+    energy_fn: TracedFunction, positions: Float[Array, "chains dim"]
+) -> tuple[Float[Array, "chains dim"], int]:
+    """Return positions (chain, dim) from which chains can start, and the gradients spent.
+
+    Each position rolls down, ten steps at a time, for as long as that lowers its energy by far more than the posterior
+    spreads over. A start that is not absurdly high stays where it is: HMC comes down by itself, and knows where to stop
+    in a funnel.
+    """
+    dim = positions.shape[1]
+    worth = absurd_height(dim)
+    now = start_descent(energy_fn, positions)
+    best, gradients = now.position, len(positions)
+    for _ in range(DESCENT_ROUNDS):
+        after = roll_down(energy_fn, now, jnp.ones(dim, positions.dtype), DESCENT_STEPS)
+        gradients += len(positions) * DESCENT_STEPS
+        falling = now.energy - after.energy > worth
+        if not falling.any():
+            break
+        best = jnp.where(falling[:, None], after.position, best)
+        now = after
+    return best, gradients
+
+
+def absurd_height(dim: int) -> float:
+    """Return the nats above other points at which a point of this dimension cannot be a draw of the posterior."""
+    return max(ABSURD_NATS, 20.0 * dim)

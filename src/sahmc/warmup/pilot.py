@@ -1,4 +1,4 @@
-"""The pilot run: plain HMC from the starting points, which must come down first if they start absurdly high."""
+"""The pilot run: plain HMC from the starting points."""
 
 from __future__ import annotations
 
@@ -6,24 +6,15 @@ import math
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 
-from sahmc._support.traced import TracedFunction
 from sahmc.hamiltonian.spread import Spread
 from sahmc.kernels.base import Kernel
-from sahmc.landscape.descent import roll_down, start_descent
+from sahmc.landscape.descent import absurd_height
 from sahmc.results.warmup_record import Pilot
 from sahmc.run.loop import Draw, RunState
 from sahmc.warmup.tempered import WarmupContext, run_at_temperature
 
-DESCENT_STEPS = 10
-"""The steps of descent in a round, after which it is decided whether to go on."""
-DESCENT_ROUNDS = 300
-"""The most rounds of descent."""
-ABSURD_NATS = 1000.0
-"""The least height in nats, or twenty for each dimension if that is more, that is absurd."""
 CORRELATED_DIM = 500
 """The largest dimension in which correlations are looked at."""
 
@@ -79,30 +70,6 @@ def quarter_period(draws: np.ndarray) -> float:
     return 0.5 * math.pi * math.sqrt(float(largest))
 
 
-def come_down(
-    energy_fn: TracedFunction, positions: Float[Array, "chains dim"]
-) -> tuple[Float[Array, "chains dim"], int]:
-    """Return positions (chain, dim) from which chains can start, and the gradients spent.
-
-    Each position rolls down, ten steps at a time, for as long as that lowers its energy by far more than the posterior
-    spreads over. A start that is not absurdly high stays where it is: HMC comes down by itself, and knows where to stop
-    in a funnel.
-    """
-    dim = positions.shape[1]
-    worth = absurd(dim)
-    now = start_descent(energy_fn, positions)
-    best, gradients = now.position, len(positions)
-    for _ in range(DESCENT_ROUNDS):
-        after = roll_down(energy_fn, now, jnp.ones(dim, positions.dtype), DESCENT_STEPS)
-        gradients += len(positions) * DESCENT_STEPS
-        falling = now.energy - after.energy > worth
-        if not falling.any():
-            break
-        best = jnp.where(falling[:, None], after.position, best)
-        now = after
-    return best, gradients
-
-
 def run_pilot(context: WarmupContext, state: RunState) -> PilotOutcome:
     """Make plain moves at beta = 1 and, where there is a prior, at beta = 0.
 
@@ -141,17 +108,12 @@ def _rescued(state: RunState) -> tuple[RunState, np.ndarray]:
     """
     chains = state.sahmc.chains
     energy = np.asarray(chains.total_energy, float)
-    stranded = ~(energy <= np.median(energy) + absurd(chains.position.shape[1]))
+    stranded = ~(energy <= np.median(energy) + absurd_height(chains.position.shape[1]))
     well = np.flatnonzero(~stranded)
     index = np.arange(len(energy))
     index[stranded] = well[np.arange(stranded.sum()) % len(well)]
     moved = jax.tree.map(lambda x: x[index], chains) if stranded.any() else chains
     return state._replace(sahmc=state.sahmc._replace(chains=moved)), stranded
-
-
-def absurd(dim: int) -> float:
-    """Return the nats above other points at which a point of this dimension cannot be a draw of the posterior."""
-    return max(ABSURD_NATS, 20.0 * dim)
 
 
 def _late(draws: Draw) -> Draw:

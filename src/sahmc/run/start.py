@@ -1,0 +1,108 @@
+"""The beginning of a run: its seed, its model traced, and its chains where they start."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Key
+
+from sahmc._support.traced import TracedFunction
+from sahmc._support.validate import require
+from sahmc.algorithm import SAHMCState, init
+from sahmc.landscape.descent import come_down
+from sahmc.models.energy import trace_energy
+from sahmc.models.model import Model
+from sahmc.models.starts import check_starts, finite_starts, starting_positions
+from sahmc.run.loop import RunState
+from sahmc.run.plan import Plan
+from sahmc.run.round_trips import init_round_trips
+from sahmc.run.step_size import init_step_size
+from sahmc.tilt.target import TiltedTarget
+from sahmc.tilt.tilts import NoTilt
+
+_init = jax.jit(init)
+START_ATTEMPTS = 20
+"""The number of times that a model is asked for a start with a finite log density."""
+
+
+class Prepared(NamedTuple):
+    """A model and a plan brought together: all that a run starts from."""
+
+    plan: Plan
+    """The plan, its kernel bound to positions like these."""
+    energy_fn: TracedFunction
+    """The traced energy of the model, a function of a flat position."""
+    positions: Float[Array, "chains dim"]
+    """The flat positions from which chains start."""
+    unravel: Callable[[jax.Array], Any]
+    """The map from a flat position back to the user's structure."""
+
+
+def prepare(model: Model, plan: Plan, initvals: Any, rng_key: Key[Array, ""]) -> Prepared:
+    """Prepare a run: trace the energy of a model, and find where its chains start.
+
+    ``initvals`` are those of ``sample``. Starts that the model itself draws are drawn again where its density is zero
+    or undefined.
+    """
+    positions, unravel = starting_positions(model, initvals, plan.chains, rng_key)
+    plan.kernel.check(positions.shape[1])
+    plan = dataclasses.replace(plan, kernel=plan.kernel.bound(unravel, positions[0]))
+    energy_fn = trace_energy(model, unravel, positions[0], plan.kernel.uses_gradient)
+    for attempt in range(1, START_ATTEMPTS if initvals is None else 1):
+        lost = np.flatnonzero(~finite_starts(evaluate_starts(energy_fn, positions)[1].chains))
+        if not lost.size:
+            break
+        again, _ = starting_positions(model, None, plan.chains, jax.random.fold_in(rng_key, attempt))
+        positions = positions.at[lost].set(again[lost])
+    return Prepared(plan, energy_fn, positions, unravel)
+
+
+def parse_seed(random_seed: Any) -> tuple[int | list[int], Key[Array, ""]]:
+    """Return what to record of a seed, an int or the words of a key, and the key."""
+    if isinstance(random_seed, jax.Array) and jnp.issubdtype(random_seed.dtype, jax.dtypes.prng_key):
+        return jax.random.key_data(random_seed).tolist(), random_seed
+    words = len(jax.random.key_data(jax.random.key(0)))
+    if (
+        isinstance(random_seed, list)
+        and len(random_seed) == words
+        and all(type(word) is int and 0 <= word < 2**32 for word in random_seed)
+    ):  # a key, as it was recorded
+        return random_seed, jax.random.wrap_key_data(jnp.asarray(random_seed, jnp.uint32))
+    if random_seed is None or isinstance(random_seed, np.random.Generator):
+        random_seed = int(np.random.default_rng(random_seed).integers(2**31))
+    ok = isinstance(random_seed, (int, np.integer)) and not isinstance(random_seed, bool) and 0 <= random_seed < 2**63
+    require(
+        ok, "random_seed must be a non-negative int, a NumPy Generator, a JAX key or None", random_seed, "pass 0, say"
+    )
+    return int(random_seed), jax.random.key(int(random_seed))
+
+
+def start_chains(ready: Prepared) -> tuple[RunState, int]:
+    """Return the chains where they start, and the gradients spent; raise if the log density is not finite there.
+
+    Where the step size is to be found, chains that start absurdly high come down first.
+    """
+    positions, kernel = ready.positions, ready.plan.kernel
+    one, spent = jnp.ones(1, positions.dtype), 0
+    target, start = evaluate_starts(ready.energy_fn, positions)
+    check_starts(start.chains.energy, start.chains.grad, start.chains.base)
+    if kernel.tunes_step_size and kernel.uses_gradient:
+        positions, spent = come_down(ready.energy_fn, positions)
+        start = _init(target, positions)
+    zero = jnp.zeros((), jnp.int32)
+    steps, trips = init_step_size(one, eager=False), init_round_trips(len(positions))
+    return RunState(start, steps, trips, zero, zero), spent
+
+
+def evaluate_starts(
+    energy_fn: TracedFunction, positions: Float[Array, "chains dim"]
+) -> tuple[TiltedTarget, SAHMCState]:
+    """Return the target without a tilt, and chains at these positions."""
+    one = jnp.ones(1, positions.dtype)
+    target = TiltedTarget(energy_fn, NoTilt(), 0 * one, one)
+    return target, _init(target, positions)
