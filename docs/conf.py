@@ -11,5 +11,21 @@ html_theme = "furo"
 html_title = f"sahmc {release}"
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
+napoleon_google_docstring = False
 exclude_patterns = ["_build", "results"]
 suppress_warnings = ["myst.xref_missing"]
+
+
+def setup(app):
+    """Keep napoleon from attributes and properties, where it would take what stands before a colon for a type."""
+    said = {}
+
+    def before(app, what, name, obj, options, lines):
+        said[name] = list(lines)
+
+    def after(app, what, name, obj, options, lines):
+        if what in ("attribute", "property"):
+            lines[:] = said[name]
+
+    app.connect("autodoc-process-docstring", before, priority=400)
+    app.connect("autodoc-process-docstring", after, priority=600)

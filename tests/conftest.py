@@ -12,7 +12,7 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
 # A third of the time to compile. The claims draw for long, and want faster code than the rest, for which half of that
 # third will do. Newer versions do not know the second flag, and would stop at it.
 if importlib.metadata.version("jax").startswith("0.10."):
-    level = int(any("claims" in argument for argument in sys.argv))
+    level = int(any("claims" in argument or argument == "slow" for argument in sys.argv))
     os.environ.setdefault("XLA_FLAGS", f"--xla_backend_optimization_level={level} --xla_cpu_use_fusion_emitters=false")
 
 import jax  # noqa: E402

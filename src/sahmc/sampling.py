@@ -230,9 +230,8 @@ def warm_up_only(ready: Prepared, rng_key: Key[Array, ""]) -> WarmedUp:
 
 def _identity(ready: Prepared, seed: Any, kept: TracedFunction | None, save_warmup: bool) -> dict[str, Any]:
     """Return all that the bits of the run depend on; ``kept`` is the traced ``keep``, and ``seed`` what is recorded."""
-    energy = evaluate_starts(ready.energy_fn, ready.positions)[
-        1
-    ].chains.energy  # tells callbacks apart, which have no text
+    _, state = evaluate_starts(ready.energy_fn, ready.positions)
+    energy = state.chains.energy  # tells callbacks apart, which have no text
     parts = {"start": ready.positions, "model": ready.energy_fn, "energy": energy, "keep": kept}
     return identity(ready.plan, seed, **parts, save_warmup=save_warmup)
 

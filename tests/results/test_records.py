@@ -59,7 +59,7 @@ def test_no_container_can_be_changed(result):
 
 
 def test_asking_for_modes_changes_nothing(result):
-    """``modes()`` used to write what it found into the result, and from there into the tree."""
+    """What ``modes()`` finds is not written into the result, nor from there into the tree."""
     assert result.mode_assignment is None
     before = result.to_datatree()
     table = result.modes()

@@ -69,7 +69,7 @@ class SAHMC(MCMCKernel):
     """A kernel for NumPyro: ``MCMC(SAHMC(model), num_warmup=1000, num_samples=1000, ...)``.
 
     Chains learn together, so run them as one: ``num_chains=32, chain_method="vectorized"``.
-    The whole warm-up (pilot, search, ladder, theta) is made when the chains are initialised, with as many iterations
+    The whole warm-up (pilot, climb, ladder, theta) is made when the chains are initialised, with as many iterations
     as NumPyro means to spend on it. Draws are of the tilted density. Ask for their weights,
     ``mcmc.run(key, ..., extra_fields=("log_weight",))``, and have equal-weight draws by
     ``sahmc.numpyro.resample(mcmc)``; ``mcmc.print_summary()`` knows no weights.

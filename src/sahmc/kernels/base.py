@@ -55,7 +55,7 @@ class Kernel(ABC):
     uses_gradient: ClassVar[bool]
     """Whether states must hold the gradient of the energy."""
     rung_moves: ClassVar[int] = 16
-    """The moves at one temperature of the search for modes that are worth having, before more temperatures are."""
+    """The moves at one temperature of the climb that are worth having, before more temperatures are."""
     max_tree_depth: int = 0
     """The largest ``tree_depth`` of a kernel whose trajectories grow; 0 for others."""
     step_size: Any

@@ -11,6 +11,7 @@ import numpy as np
 from sahmc.results.evidence import membership
 from sahmc.results.quantities import choose_quantities
 from sahmc.results.records import Finding, ModeAssignment, RunRecord
+from sahmc.results.warmup_record import FEWEST_CHAINS
 from sahmc.tilt.importance import error_of_mean, kish_efficiency, weighted_mean, weighted_rhat, weighted_variance
 
 ERROR, WARNING = "error", "warning"
@@ -49,8 +50,6 @@ FEW_JUMPS = 100
 """The accepted jumps that make up for missing round trips."""
 LEAST_RUNGS = 10
 """The number of temperatures that the climb should have."""
-LEAST_CHAINS = 8
-"""The number of chains below which it cannot be seen whether they forget their mode."""
 
 
 def examine(record: RunRecord, positions: Any) -> tuple[Finding, ...]:
@@ -99,13 +98,13 @@ def _run(record: RunRecord) -> Iterator[Finding]:
             "Raise target_accept, or reparametrise.",
         )
     yield from _trajectories(record)
-    if chains < LEAST_CHAINS and record.warmup.climb is not None:
+    if chains < FEWEST_CHAINS and record.warmup.climb is not None:
         yield Finding(
             "few-chains",
             WARNING,
             f"With {chains} chains it cannot be seen whether they forget their mode at the top.",
             chains,
-            f"Run {LEAST_CHAINS} or more; 32 cost little more time.",
+            f"Run {FEWEST_CHAINS} or more; 32 cost little more time.",
         )
 
 

@@ -11,6 +11,8 @@ import numpy as np
 
 from sahmc._support.frozen import Frozen
 
+FEWEST_CHAINS = 8
+"""The number of chains below which it cannot be seen whether they forget their mode."""
 FORGOTTEN = 0.8
 """The correlation of the chains' mean positions from one rung to the next below which they forget where they were."""
 

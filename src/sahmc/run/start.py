@@ -25,9 +25,10 @@ from sahmc.run.step_size import init_step_size
 from sahmc.tilt.target import TiltedTarget
 from sahmc.tilt.tilts import NoTilt
 
-_init = jax.jit(init)
 START_ATTEMPTS = 20
 """The number of times that a model is asked for a start with a finite log density."""
+
+_init = jax.jit(init)
 
 
 class Prepared(NamedTuple):

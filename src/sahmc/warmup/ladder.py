@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from scipy.special import gammainc, gammaln
 
 from sahmc.kernels.base import Kernel
-from sahmc.results.warmup_record import Climb, Pilot, temperature
+from sahmc.results.warmup_record import FEWEST_CHAINS, Climb, Pilot, temperature
 from sahmc.run.plan import Plan
 from sahmc.tilt.partition import EnergyPartition, TemperatureLadder
 from sahmc.tilt.tilts import LinearTilt, StepTilt, TemperedTilt, Tilt
@@ -23,8 +23,6 @@ LOWEST_TOP = 10.0
 """The lowest temperature of the top; where one mode was seen, it is a look-out for others."""
 BLIND_TOP = 30.0
 """The temperature of the top where it cannot be seen at which one chains forget where they were."""
-FEWEST_CHAINS = 8
-"""The least number of chains that can show this."""
 LEVEL_SPACING = 2 / 3
 """The distance of levels in sd(U) d beta: neighbours then overlap well in energy."""
 FEWEST_LEVELS = 4
@@ -70,6 +68,8 @@ def build_ladder(plan: Plan, pilot: Pilot | None, climb: Climb | None, many: boo
         count = num_nodes(pilot.dim, math.log(pilot.reach(top)))
         nodes = np.geomspace(pilot.flat_below, max(highest, 2 * pilot.flat_below), count)
         return Ladder(LinearTilt(EnergyPartition(pilot.u_min + nodes)), curve, top)
+    if plan.tilt is not StepTilt:
+        raise ValueError(f"no rule makes a partition for {plan.tilt}; pass the tilt as an object that has one")
     count = max(2, math.ceil((highest - pilot.flat_below) / SUBREGION_NATS) + 1)
     edges = pilot.u_min + pilot.flat_below + SUBREGION_NATS * np.arange(count)
     return Ladder(StepTilt(EnergyPartition(edges)), curve, top)
