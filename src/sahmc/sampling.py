@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from sahmc._support.traced import TracedFunction
+from sahmc._support.types import PositionFn
 from sahmc._support.validate import require_flag, require_function
 from sahmc._version import __version__
 from sahmc.kernels.base import Kernel
@@ -62,7 +63,7 @@ def sample(
     adapt: Literal["tune", "always"] = "tune",
     thin: int = 1,
     jumps: bool = True,
-    keep: Callable[[Any], Any] | None = None,
+    keep: PositionFn | None = None,
     save_warmup: bool = False,
     checkpoint: str | Path | None = None,
     progressbar: bool = True,

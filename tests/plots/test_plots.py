@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import warnings
+from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 
 import sahmc
 from sahmc.plots import data as plot_data
-from sahmc.plots.report import page, write_report
+from sahmc.plots.report import CITE, page, write_report
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -98,6 +99,17 @@ def test_a_page_holds_everything(runs, tmp_path):
         assert finding.code in bad
     with pytest.raises(ValueError, match="folder must exist"):
         write_report(runs["tempered"], tmp_path / "none" / "page.html")
+
+
+def test_the_page_cites_the_authors_by_their_names():
+    """Initials and family names as in CITATION.cff, where the first author is Jonghyun Yun."""
+    lines = (Path(__file__).parent.parent.parent / "CITATION.cff").read_text().split("preferred-citation:")[1]
+    families = re.findall(r"family-names: (\w+)", lines)
+    given = re.findall(r"given-names: (.+)", lines)
+    assert (given[0], families[0]) == ("Jonghyun", "Yun") and len(families) == len(given) == 4
+    for family, names in zip(families, given, strict=True):
+        initials = " ".join(f"{name[0]}." for name in names.split())
+        assert f"{initials} {family}" in CITE, (initials, family)
 
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="no Chromium on this machine")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import jax
@@ -14,6 +13,7 @@ from jaxtyping import Array, Float
 
 from sahmc._support.pytree import static, strategy, updated
 from sahmc._support.traced import TracedFunction, trace
+from sahmc._support.types import Position, Unravel
 from sahmc._support.validate import require
 from sahmc.hamiltonian.metrics import Kinetic, Metric
 from sahmc.tilt.target import TiltedTarget
@@ -73,7 +73,7 @@ class PositionMetric(Metric):
         """Return the kinetic energy of G(x)."""
         return PointKinetic.of(self.matrix(target, position))
 
-    def bound(self, unravel: Callable[[Any], Any], example: Vector) -> PositionMetric:
+    def bound(self, unravel: Unravel, example: Vector) -> PositionMetric:
         """Return this metric for flat positions like ``example``.
 
         ``unravel`` gives a flat position the structure with which the user's function is called.
@@ -116,7 +116,7 @@ class MetricFunction(PositionMetric):
         """Return G(x), the user's function of the position."""
         return (self.function if self.traced is None else self.traced)(position)
 
-    def bound(self, unravel: Callable[[Any], Any], example: Vector) -> MetricFunction:
+    def bound(self, unravel: Unravel, example: Vector) -> MetricFunction:
         """Return this metric with its function traced; raise ``ValueError`` if G at ``example`` will not do."""
         dim = example.shape[0]
         traced = trace(lambda flat: jnp.asarray(self.function(unravel(flat)), flat.dtype), example)
@@ -144,7 +144,7 @@ def fisher_metric(residuals: Any, precision: Any = 0.0) -> MetricFunction:
     require(callable(residuals), "residuals must be a function of a position", residuals, "pass one")
     added = jnp.asarray(precision)
 
-    def metric_fn(position: Any) -> Any:
+    def metric_fn(position: Position) -> Any:
         flat, unravel = ravel_pytree(position)
         jacobian = jax.jacfwd(lambda x: jnp.ravel(residuals(unravel(x))))(flat)
         prior = added if added.ndim == 2 else added * jnp.eye(flat.size)

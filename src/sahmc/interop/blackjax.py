@@ -11,6 +11,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Int
 
+from sahmc._support.types import Position, PositionFn, Unravel
 from sahmc._support.validate import is_number, require, require_function
 from sahmc.algorithm import SAHMCState, init, sahmc_step
 from sahmc.hamiltonian.metrics import ConstantMetric, DenseMetric, DiagonalMetric, UnitMetric
@@ -33,7 +34,7 @@ class SamplingAlgorithm(NamedTuple):
 class BlackJAXState(NamedTuple):
     """The state of one chain."""
 
-    position: Any
+    position: Position
     """The position, in the user's structure."""
     logdensity: Float[Array, ""]
     """The log density there, without the tilt."""
@@ -62,7 +63,7 @@ class BlackJAXInfo(NamedTuple):
 
 
 def blackjax_kernel(
-    logdensity_fn: Callable[[Any], Any],
+    logdensity_fn: PositionFn,
     *,
     tilt: Any,
     step_size: Any,
@@ -103,12 +104,12 @@ def blackjax_kernel(
         step_size=step_size, num_integration_steps=num_integration_steps, metric=_metric(inverse_mass_matrix), jitter=0
     )
 
-    def target_at(position: Any) -> tuple[TiltedTarget, Float[Array, " dim"], Callable[[Any], Any]]:
+    def target_at(position: Position) -> tuple[TiltedTarget, Float[Array, " dim"], Unravel]:
         flat, unravel = ravel_pytree(position)
         kernel.check(flat.size)
         return TiltedTarget.build(lambda x: logdensity_fn(unravel(x)), flat, tilt), flat, unravel
 
-    def begin(position: Any, rng_key: Array | None = None) -> BlackJAXState:
+    def begin(position: Position, rng_key: Array | None = None) -> BlackJAXState:
         target, flat, unravel = target_at(position)
         state = init(target.with_theta(jnp.asarray(first, flat.dtype)), flat[None])
         return _state(state, state.theta.theta, unravel, jnp.zeros((), jnp.int32))
@@ -124,9 +125,7 @@ def blackjax_kernel(
         )
         return _state(new, used, unravel, state.t + 1), told
 
-    def _state(
-        state: SAHMCState, used: Float[Array, " regions"], unravel: Callable[[Any], Any], t: Int[Array, ""]
-    ) -> BlackJAXState:
+    def _state(state: SAHMCState, used: Float[Array, " regions"], unravel: Unravel, t: Int[Array, ""]) -> BlackJAXState:
         """Return the state by BlackJAX's names; ``used`` is the theta under which the position was drawn."""
         energy = state.chains.energy[0]
         seen = state.theta.visits > 0

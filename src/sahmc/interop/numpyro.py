@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 from numpyro.infer.mcmc import MCMC, MCMCKernel
 
+from sahmc._support.types import PositionFn
 from sahmc._support.validate import require
 from sahmc.models.model import Model
 from sahmc.models.numpyro import from_numpyro
@@ -84,7 +85,7 @@ class SAHMC(MCMCKernel):
     def __init__(
         self,
         model: Callable[..., Any] | None = None,
-        potential_fn: Callable[[Any], Any] | None = None,
+        potential_fn: PositionFn | None = None,
         **options: Any,
     ) -> None:
         one = (model is None) != (potential_fn is None)
@@ -106,9 +107,7 @@ class SAHMC(MCMCKernel):
         """The fields of the state that NumPyro collects without being asked."""
         return ("z", "diverging")
 
-    def postprocess_fn(
-        self, model_args: tuple[Any, ...], model_kwargs: Mapping[str, Any] | None
-    ) -> Callable[[Any], Any]:
+    def postprocess_fn(self, model_args: tuple[Any, ...], model_kwargs: Mapping[str, Any] | None) -> PositionFn:
         """Return the function that makes named variables of a position, for the arguments given to ``init``."""
         made = self._made
         return (lambda z: z) if made is None or made.constrain is None else made.constrain

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -14,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from sahmc._support.pytree import converted as converted
 from sahmc._support.pytree import strategy as strategy
+from sahmc._support.types import Unravel
 from sahmc._support.validate import require
 from sahmc.hamiltonian.integrators import Flow
 from sahmc.hamiltonian.spread import Spread
@@ -83,7 +83,7 @@ class Kernel(ABC):
     def check(self, dim: int) -> None:  # noqa: B027
         """Raise ``ValueError`` if this kernel does not fit positions of this dimension."""
 
-    def bound(self, unravel: Callable[[Any], Any], example: Float[Array, " dim"]) -> Kernel:
+    def bound(self, unravel: Unravel, example: Float[Array, " dim"]) -> Kernel:
         """Return this kernel for flat positions like ``example``, which ``unravel`` gives the user's structure."""
         return self
 

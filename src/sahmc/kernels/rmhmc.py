@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 from jaxtyping import Array, Float
 
 from sahmc._support.pytree import converted, strategy
+from sahmc._support.types import Unravel
 from sahmc._support.validate import require
 from sahmc.hamiltonian.implicit import GeneralisedLeapfrog
 from sahmc.hamiltonian.riemannian import SoftAbs, position_metric
@@ -41,7 +41,7 @@ class RMHMC(HMC):
     """A ``GeneralisedLeapfrog``."""
     name: ClassVar[str] = "rmhmc"
 
-    def bound(self, unravel: Callable[[Any], Any], example: Float[Array, " dim"]) -> RMHMC:
+    def bound(self, unravel: Unravel, example: Float[Array, " dim"]) -> RMHMC:
         """Return this kernel for flat positions like ``example``, which ``unravel`` gives the user's structure."""
         return dataclasses.replace(self, metric=self.metric.bound(unravel, example))
 

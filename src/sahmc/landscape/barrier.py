@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from sahmc._support.traced import TracedFunction
+from sahmc._support.types import PositionFn, Unravel
 from sahmc._support.validate import require, require_count
 from sahmc.landscape.descent import energies
 from sahmc.landscape.string_method import fine, relax_paths
@@ -73,7 +73,7 @@ class EnergyBarrier:
 
 
 def energy_barrier(
-    log_density: Model | Callable[[Any], Any],
+    log_density: Model | PositionFn,
     x1: Any,
     x2: Any,
     *,
@@ -196,7 +196,7 @@ def _starts(ends: Ends, paths: int, images: int, random_seed: int) -> Float[Arra
     return jnp.asarray(x1 + t * (x2 - x1) + np.sin(np.pi * t) * bows[:, None], ends.dtype)
 
 
-def _ends(x1: Any, x2: Any) -> tuple[Ends, Callable[[Any], Any]]:
+def _ends(x1: Any, x2: Any) -> tuple[Ends, Unravel]:
     """Return both ends as flat positions, and the map from these back to the user's structure."""
     (flat1, unravel), (flat2, _) = flatten(x1, "x1"), flatten(x2, "x2")
     shapes = [structure(x) for x in (x1, x2)]

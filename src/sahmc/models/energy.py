@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from sahmc._support.traced import TracedFunction, trace
+from sahmc._support.types import PositionFn, Unravel
 from sahmc._support.validate import require
 from sahmc.models.model import Model
 from sahmc.models.positions import Unpacker
@@ -27,7 +28,7 @@ class BaseEnergy(NamedTuple):
     """The gradient of ``energy``; None for kernels that need no gradient."""
 
 
-def trace_energy(model: Model, unravel: Callable[[Vector], Any], example: Vector, gradient: bool) -> TracedFunction:
+def trace_energy(model: Model, unravel: Unravel, example: Vector, gradient: bool) -> TracedFunction:
     """Return the energy of a model as one program of a flat position, for which the model is called once.
 
     The program returns E, its gradient, and the prior's share. Where the model keeps prior and likelihood apart, E is
@@ -36,7 +37,7 @@ def trace_energy(model: Model, unravel: Callable[[Vector], Any], example: Vector
     None unless ``gradient`` is true.
     """
 
-    def energy_of(log_density: Callable[[Any], Any], gradient: bool) -> Callable[[Vector], Any]:
+    def energy_of(log_density: PositionFn, gradient: bool) -> Callable[[Vector], Any]:
         def energy(flat: Vector) -> Any:
             value = jnp.asarray(log_density(unravel(flat)))
             require(
@@ -82,7 +83,7 @@ def _works(fn: Callable[[Vector], Any], example: Vector) -> bool:
     return True
 
 
-def trace_keep(keep: Callable[[Any], Any], unpack: Unpacker, example: Vector) -> TracedFunction:
+def trace_keep(keep: PositionFn, unpack: Unpacker, example: Vector) -> TracedFunction:
     """Return the user's ``keep`` as a program of a flat position.
 
     ``unpack`` turns a flat position into what ``keep`` takes, and ``example`` is one flat position.

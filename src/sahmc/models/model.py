@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import jax
 import numpy as np
 
 from sahmc._support.frozen import Frozen
+from sahmc._support.types import Position, PositionFn
 from sahmc._support.validate import require, require_function
 
 
@@ -53,12 +55,12 @@ class Model:
     ``from_numpyro``, ``from_pymc`` and ``from_stan`` make a ``Model`` of a model written with those libraries.
     """
 
-    log_likelihood: Callable[[Any], Any] | None = None
-    log_prior: Callable[[Any], Any] | None = None
-    start: Callable[[Any], Any] | None = None
-    log_density: Callable[[Any], Any] | None = None
-    constrain: Callable[[Any], Any] | None = None
-    unconstrain: Callable[[Any], Any] | None = None
+    log_likelihood: PositionFn | None = None
+    log_prior: PositionFn | None = None
+    start: Callable[[jax.Array], Position] | None = None
+    log_density: PositionFn | None = None
+    constrain: PositionFn | None = None
+    unconstrain: Callable[[Mapping[str, Any]], Position] | None = None
     labels: Labels = field(default_factory=Labels)
 
     def __post_init__(self) -> None:

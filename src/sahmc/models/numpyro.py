@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from sahmc._support.types import Position, PositionFn
 from sahmc._support.validate import require, require_library
 from sahmc.models.model import Labels, Model
 
@@ -176,10 +177,10 @@ def _layers(distribution: Any) -> list[Any]:
     return layers
 
 
-def _without_masks(part: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _without_masks(part: PositionFn) -> PositionFn:
     """Return a log density that does not check whether the data lie in their support."""
 
-    def unmasked(position: Any) -> Any:
+    def unmasked(position: Position) -> Any:
         from numpyro import validation_enabled
 
         with validation_enabled(False):
@@ -196,7 +197,7 @@ def _is_improper(distribution: Any) -> bool:
     return isinstance(distribution, dist.ImproperUniform)
 
 
-def _part(model: Any, args: Any, kwargs: Any, observed: bool, position: Any) -> Any:
+def _part(model: Any, args: Any, kwargs: Any, observed: bool, position: Position) -> Any:
     """Return the log likelihood if ``observed``, else the log prior, Jacobians of the transforms included.
 
     ``args`` and ``kwargs`` are the arguments of the model, and ``position`` holds its unconstrained latent values.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from sahmc._support.traced import TracedFunction, trace
+from sahmc._support.types import Position, Unravel
 from sahmc._support.validate import require
 from sahmc.models.model import Model
 
@@ -19,12 +19,12 @@ VECTORS_AT_ONCE = 4096
 """The number of vectors whose variables are computed at once."""
 
 
-def structure(position: Any) -> str:
+def structure(position: Position) -> str:
     """Return the structure of a position and the shapes of its arrays as text, to be compared."""
     return str(jax.tree.map(jnp.shape, position))
 
 
-def flatten(position: Any, where: str) -> tuple[jax.Array, Callable[[jax.Array], Any]]:
+def flatten(position: Position, where: str) -> tuple[jax.Array, Unravel]:
     """Return a position as one vector, and the map from such vectors back to the user's structure.
 
     ``where`` says which position it is, in the error that is raised if it is not made of real float arrays.
@@ -49,13 +49,13 @@ def flatten(position: Any, where: str) -> tuple[jax.Array, Callable[[jax.Array],
 class Unpacker:
     """The map from a vector to what it stands for: a position in the user's structure, or named variables."""
 
-    unravel: Callable[[jax.Array], Any]
+    unravel: Unravel
     """The map from a vector to a position in the user's structure."""
     constrain: TracedFunction | None = None
     """The map from a vector to the named variables of a model; None for a model that names none."""
 
     @classmethod
-    def of(cls, model: Model, unravel: Callable[[jax.Array], Any], example: jax.Array) -> Unpacker:
+    def of(cls, model: Model, unravel: Unravel, example: jax.Array) -> Unpacker:
         """Return the unpacker for a model whose vectors are like ``example``."""
         if model.constrain is None:
             return cls(unravel)
@@ -89,7 +89,7 @@ def _variables(constrain: TracedFunction, flat: jax.Array) -> Any:
     return jax.vmap(constrain)(flat)
 
 
-def split(flat: np.ndarray, unravel: Callable[[jax.Array], Any]) -> Any:
+def split(flat: np.ndarray, unravel: Unravel) -> Any:
     """Return what ``unravel`` makes of vectors (..., dim), for all of them at once and without a copy.
 
     The leaves lead with the axes of ``flat`` but its last.

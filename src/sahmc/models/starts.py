@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -10,15 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from sahmc._support.types import Unravel
 from sahmc._support.validate import require
 from sahmc.models.energy import BaseEnergy
 from sahmc.models.model import Model
 from sahmc.models.positions import flatten, structure
 
 
-def starting_positions(
-    model: Model, initvals: Any, chains: int, rng_key: jax.Array
-) -> tuple[jax.Array, Callable[[jax.Array], Any]]:
+def starting_positions(model: Model, initvals: Any, chains: int, rng_key: jax.Array) -> tuple[jax.Array, Unravel]:
     """Return starting positions (chains, dim), and the map from one of them back to the user's structure.
 
     ``initvals`` is one position, a list with one for each chain, a function of a key, or None for starts that the model

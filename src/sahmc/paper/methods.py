@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -11,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from sahmc._support.types import PositionFn
 from sahmc.kernels.hmc import HMC
 from sahmc.kernels.nuts import NUTS
 from sahmc.models.model import Model
@@ -23,7 +23,7 @@ from sahmc.tilt.partition import EnergyPartition
 GRADIENTS = 320
 """Gradients of one iteration of the default: 32 chains, four moves of two and a half steps in the mean."""
 
-Density = Model | Callable[[Any], Any]
+Density = Model | PositionFn
 """What ``sample`` draws from: a model, or a log density."""
 
 

@@ -7,7 +7,6 @@ mixture the errors of the masses over runs are turned into an ESS as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -15,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from sahmc._support.types import PositionFn
 from sahmc.hamiltonian.riemannian import SoftAbs, fisher_metric
 from sahmc.kernels.hmc import HMC
 from sahmc.kernels.rmhmc import RMHMC
@@ -30,7 +30,7 @@ CASES: dict[str, tuple[str, ...]] = {
 }
 
 
-def logistic_regression() -> tuple[Callable[[Any], Any], Any]:
+def logistic_regression() -> tuple[PositionFn, Any]:
     """Return the log density of a logistic regression on simulated data, and its Fisher metric.
 
     There are 200 outcomes and six predictors, of which neighbours correlate by 0.9; N(0, 3^2) on each coefficient.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
 
+from sahmc._support.types import PositionFn
 from sahmc.results.records import RunRecord
 from sahmc.tilt.importance import (
     BLOCK_BYTES,
@@ -18,11 +18,8 @@ from sahmc.tilt.importance import (
     weighted_mean,
 )
 
-Quantity = Callable[[Any], Any]
-"""A function of one position, or of the named variables of a model, written with ``jax.numpy``."""
 
-
-def values(record: RunRecord, fn: Quantity | None = None) -> Any:
+def values(record: RunRecord, fn: PositionFn | None = None) -> Any:
     """Return ``fn`` of every draw as arrays (chain, draw, ...), or the draws themselves if None.
 
     It is computed for some chains at a time, to spare memory.
@@ -40,7 +37,7 @@ def values(record: RunRecord, fn: Quantity | None = None) -> Any:
     return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
 
 
-def expectation(record: RunRecord, fn: Quantity | None) -> Expectation:
+def expectation(record: RunRecord, fn: PositionFn | None) -> Expectation:
     """Return the posterior mean of ``fn`` and its Monte Carlo standard error; None stands for the position itself."""
     weight = record.weight
     leaves, tree = jax.tree.flatten(values(record, fn))
@@ -48,7 +45,7 @@ def expectation(record: RunRecord, fn: Quantity | None) -> Expectation:
     return Expectation(*(jax.tree.unflatten(tree, part) for part in zip(*parts, strict=True)))
 
 
-def effective_sample_size(record: RunRecord, fn: Quantity | None) -> Any:
+def effective_sample_size(record: RunRecord, fn: PositionFn | None) -> Any:
     """Return the effective sample size of the posterior mean of ``fn``, in the structure of what ``fn`` returns."""
     weight = record.weight
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any, Protocol, runtime_checkable
@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from sahmc._support.frozen import thawed
+from sahmc._support.types import PositionFn
 from sahmc._support.validate import require, require_count
 from sahmc.models.model import Labels
 from sahmc.results import evidence, expectations, files
@@ -210,7 +211,7 @@ class Result:
         """The arguments of the run, its seed, the time it took, and versions; a copy."""
         return thawed(self.record.settings)
 
-    def expectation(self, fn: Callable[[Any], Any] | None = None) -> Expectation:
+    def expectation(self, fn: PositionFn | None = None) -> Expectation:
         """Return the posterior mean of ``fn`` and its Monte Carlo standard error.
 
         ``fn`` is a function of one position, or of the named variables of a model, written with ``jax.numpy``; None
@@ -218,14 +219,14 @@ class Result:
         """
         return expectations.expectation(self.record, fn)
 
-    def ess(self, fn: Callable[[Any], Any] | None = None) -> Any:
+    def ess(self, fn: PositionFn | None = None) -> Any:
         """Return the effective sample size of ``expectation(fn)``: posterior variance over squared standard error.
 
         Autocorrelation and weights both count. It has the structure of what ``fn`` returns.
         """
         return expectations.effective_sample_size(self.record, fn)
 
-    def values(self, fn: Callable[[Any], Any] | None = None) -> Any:
+    def values(self, fn: PositionFn | None = None) -> Any:
         """Return ``fn`` of every draw, arrays (chain, draw, ...); the draws themselves if None."""
         return expectations.values(self.record, fn)
 
@@ -281,7 +282,7 @@ class Result:
             assigned = self._alive("modes() of a run that did not look for modes").assign_modes(self.record.draws)
         return mode_table(self.record, assigned)
 
-    def summary(self, fn: Callable[[Any], Any] | None = None, prob: float = 0.94) -> Summary:
+    def summary(self, fn: PositionFn | None = None, prob: float = 0.94) -> Summary:
         """Return a table of every quantity, and the findings in words: print it, or take ``to_dataframe()``.
 
         Its columns are mean, standard deviation and highest-density interval of probability ``prob`` of the posterior,

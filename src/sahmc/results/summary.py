@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from sahmc._support.frozen import thawed
 from sahmc._support.tables import Table, number
+from sahmc._support.types import PositionFn
 from sahmc._support.validate import require
 from sahmc.models.positions import labels, named
 from sahmc.results.expectations import resample_index, values
@@ -88,7 +88,7 @@ class Summary:
         )
 
 
-def summarise(record: RunRecord, fn: Callable[[Any], Any] | None, prob: float) -> Summary:
+def summarise(record: RunRecord, fn: PositionFn | None, prob: float) -> Summary:
     """Return the summary of ``fn`` of the position, or of the position itself if None.
 
     Intervals are highest-density intervals of probability ``prob``.

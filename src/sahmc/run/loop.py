@@ -15,6 +15,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from sahmc._support.pytree import strategy
 from sahmc._support.traced import TracedFunction
+from sahmc._support.types import Position
 from sahmc.algorithm import SAHMCState, sahmc_step
 from sahmc.kernels.base import Kernel, TransitionInfo
 from sahmc.results.records import Counts
@@ -94,7 +95,7 @@ class RunState(NamedTuple):
 class Draw(NamedTuple):
     """The draws of all chains, whose axes are (draw, chain, ...): JAX arrays in the loop, NumPy arrays outside it."""
 
-    position: Any
+    position: Position
     """The position as a vector, or the pytree that ``keep`` makes of it."""
     energy: Float[Array, "*draw chains"]
     """The energy on which the tilt acts."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -12,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 
 from sahmc._support.traced import TracedFunction
+from sahmc._support.types import Unravel
 from sahmc._support.validate import require
 from sahmc.algorithm import SAHMCState, init
 from sahmc.landscape.descent import come_down
@@ -40,7 +40,7 @@ class Prepared(NamedTuple):
     """The traced energy of the model, a function of a flat position."""
     positions: Float[Array, "chains dim"]
     """The flat positions from which chains start."""
-    unravel: Callable[[jax.Array], Any]
+    unravel: Unravel
     """The map from a flat position back to the user's structure."""
 
 

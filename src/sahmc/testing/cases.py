@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
+from sahmc._support.types import PositionFn
 from sahmc.models.model import Model
 from sahmc.tilt.partition import EnergyPartition, TemperatureLadder
 from sahmc.tilt.target import TiltedTarget
@@ -41,7 +41,7 @@ LADDER = TemperatureLadder([1.0, 0.5, 0.25, 0.15], reference=0.4)
 """The temperatures of a target without a prior of its own."""
 TO_THE_PRIOR = TemperatureLadder([1.0, 0.4, 0.1, 0.0], reference=0.4, prior_share=0.1)
 """The temperatures of a target with one."""
-CASES: dict[str, tuple[Callable[[Any], Any] | Model, Tilt]] = {
+CASES: dict[str, tuple[PositionFn | Model, Tilt]] = {
     "none": (log_posterior, NoTilt()),
     "step": (log_posterior, StepTilt(EDGES)),
     "linear": (log_posterior, LinearTilt(EDGES)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 
 from sahmc._support.pytree import strategy
 from sahmc._support.traced import TracedFunction
+from sahmc._support.types import PositionFn
 from sahmc.models.convert import as_model
 from sahmc.models.energy import BaseEnergy, trace_energy
 from sahmc.models.model import Model
@@ -60,9 +61,7 @@ class TiltedTarget:
     """Multiples of the kernel's step size."""
 
     @classmethod
-    def build(
-        cls, model: Model | Callable[[Any], Any], example: Vector, tilt: Tilt, gradient: bool = True
-    ) -> TiltedTarget:
+    def build(cls, model: Model | PositionFn, example: Vector, tilt: Tilt, gradient: bool = True) -> TiltedTarget:
         """Build the target of a model of flat positions like ``example``, with theta zero and the tilt's step sizes.
 
         ``gradient=False`` is for kernels that need none.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -10,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from sahmc._support.types import Position, PositionFn
 from sahmc.models.model import Model
 from sahmc.tilt.importance import Expectation
 
@@ -18,11 +18,11 @@ from sahmc.tilt.importance import Expectation
 class HasExpectation(Protocol):
     """The part of a result that is asked for here: posterior means."""
 
-    def expectation(self, fn: Callable[[Any], Any] | None = None) -> Expectation:
+    def expectation(self, fn: PositionFn | None = None) -> Expectation:
         """Return the posterior mean of ``fn`` of a position and its standard error."""
 
 
-def _one_mode(position: Any) -> jax.Array:
+def _one_mode(position: Position) -> jax.Array:
     """Return 0, the number of the only mode."""
     return jnp.zeros((), int)
 
@@ -37,21 +37,21 @@ class Target:
     """
 
     name: str
-    log_density: Callable[[Any], Any]
+    log_density: PositionFn
     """The log density at one position, up to a constant."""
     start: np.ndarray
     mean: np.ndarray
     variance: np.ndarray
-    mode: Callable[[Any], Any] = _one_mode
+    mode: PositionFn = _one_mode
     masses: np.ndarray = field(default_factory=lambda: np.ones(1))
     error: float = 0.0
     model: Model | None = None
 
-    def indicators(self, position: Any) -> jax.Array:
+    def indicators(self, position: Position) -> jax.Array:
         """Return 1 for the mode a position belongs to and 0 for the others; the expectation is ``masses``."""
         return jax.nn.one_hot(self.mode(position), len(self.masses))
 
-    def answers(self, position: Any) -> jax.Array:
+    def answers(self, position: Position) -> jax.Array:
         """Return what has a known expectation, ``truth``, at a position.
 
         These are the coordinates and, where there are several modes, the indicators.
@@ -71,7 +71,7 @@ class Target:
         return float(np.max(np.where(off > 1e-6, off / np.maximum(error, 1e-12), 0.0)))
 
 
-def nearest(centres: Any) -> Callable[[Any], Any]:
+def nearest(centres: Any) -> PositionFn:
     """Return the function that maps a position to the number of the nearest of ``centres`` (centre, dim)."""
     points = jnp.asarray(centres)
     return lambda x: jnp.argmin(jnp.sum((x - points) ** 2, axis=-1))
