@@ -3,12 +3,16 @@ import os
 import shutil
 import sys
 import tempfile
+from pathlib import Path
 
 # Compiling is most of the work. What one process has compiled, the other, and those that tests start, need not.
 CACHE = "JAX_COMPILATION_CACHE_DIR"
 OWN = CACHE not in os.environ
 os.environ.setdefault(CACHE, tempfile.mkdtemp(prefix="sahmc-compiled-"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
+# Two processes share two cores. (NPROC=1 would make JAX wait for ever for the callbacks of Stan.)
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
 # A third of the time to compile. The claims draw for long, and want faster code than the rest, for which half of that
 # third will do. Newer versions do not know the second flag, and would stop at it.
 if importlib.metadata.version("jax").startswith("0.10."):
@@ -20,6 +24,8 @@ import jax.numpy as jnp  # noqa: E402
 import pytest  # noqa: E402
 
 from sahmc.testing import mixture  # noqa: E402
+
+MOST_MAPS = 5000
 
 
 def pytest_unconfigure(config):
@@ -33,6 +39,15 @@ def precision():
     before = jax.config.jax_enable_x64
     yield
     jax.config.update("jax_enable_x64", before)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled():
+    """Let go of what was compiled when there is much of it: every new program then costs the kernel more."""
+    yield
+    maps = Path("/proc/self/maps")
+    if maps.exists() and maps.read_text().count("\n") > MOST_MAPS:
+        jax.clear_caches()
 
 
 @pytest.fixture(scope="session")

@@ -1,18 +1,13 @@
 """The barrier is that of the best path, and is said to be found only if it is."""
 
-import sys
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 from scipy import ndimage
 
 import sahmc
 from sahmc.landscape import string_method
-from sahmc.landscape.barrier import EnergyBarrier
-from sahmc.plots.data import barrier_curves
 from sahmc.testing import eight_modes
 
 A, ORIGIN, B = "at (a, a)", "at the origin", "at (b, b)"
@@ -120,24 +115,6 @@ def test_scales_may_differ_by_eight_orders_and_positions_be_any_pytree():
     assert all(np.array_equal(found.path[name][-1], well(1)[name]) for name in SCALES)
 
 
-def test_without_relaxation_the_barrier_is_overstated():
-    """The broken twin: the straight line, which the search begins with, goes over 66."""
-    line = jax.tree.map(lambda a, b: jnp.linspace(a, b, 101), well(-1), well(1))
-    straight = -float(jnp.min(jax.vmap(bent_wells)(line)))
-    assert straight > 65 and sahmc.energy_barrier(bent_wells, well(-1), well(1)).height < 8.01
-
-
-def test_the_highest_point_climbs_to_a_saddle_that_three_images_would_miss(set1, monkeypatch):
-    """The broken twin relaxes alone: with one image between the ends it steps over the ridge, and does not see it."""
-    found = barrier_between(set1, ORIGIN, B, images=3)
-    monkeypatch.setattr(string_method, "_to_saddle", lambda land, start, chord: (start, land(start[None])[0][0]))
-    string_method.relax_round.clear_cache()
-    broken = barrier_between(set1, ORIGIN, B, images=3)
-    string_method.relax_round.clear_cache()
-    assert found.converged and abs(found.saddle_energy - 11.44) < 0.01
-    assert not broken.converged and abs(broken.saddle_energy - 11.44) > 0.1
-
-
 def ring(hole, wall):
     """A valley of radius 2 around a hole; outside |x[0]| > wall the density is zero or, in the hole, undefined."""
     hole, wall, radius = (jnp.array([value]) for value in (hole, wall, 2.0))
@@ -176,7 +153,11 @@ def test_a_path_that_hugs_a_wall_does_not_call_itself_converged():
 
 
 NODES = np.arange(2.0, 21.0, 2.0)
+
+
 BETAS = np.array([1.0, 0.5, 0.2])
+
+
 PARTITION = sahmc.EnergyPartition(NODES)
 
 
@@ -272,31 +253,3 @@ def test_bad_input_is_an_error_that_says_what_to_do(set1, change, message):
     given = dict(log_density=set1.log_density, x1=jnp.zeros(2), x2=jnp.ones(2)) | change
     with pytest.raises(ValueError, match=message):
         sahmc.energy_barrier(**given)
-
-
-def made_up(tilted):
-    """Distance 0, 1, 2, 3; over 9 down to -1, or over 4 with the top elsewhere."""
-    energy = np.array([2.0, 11.0, 6.0, 1.0])
-    after = np.array([5.0, 6.0, 9.0, 4.0]) if tilted else None
-    line = np.arange(4.0)
-    return EnergyBarrier(line[:, None], line, energy, after, line[1:2], 11.0, 9.0, 4.0 if tilted else None, False, 7)
-
-
-def test_curves_begin_at_zero_and_rise_to_their_heights():
-    before, after = barrier_curves(made_up(True))
-    assert before.energy.tolist() == [0, 9, 4, -1] and before.peak == (1.0, 9.0)
-    assert after.energy.tolist() == [0, 1, 4, -1] and after.peak == (2.0, 4.0)
-    assert len(barrier_curves(made_up(False))) == 1
-
-
-def test_the_picture_shows_both_heights_on_the_axes_given():
-    axes = Figure().subplots()
-    assert sahmc.plot_barrier(made_up(True), axes) is axes
-    assert [text.get_text() for text in axes.texts] == ["9.0", "4.0", "x1", "x2"]
-    assert len(axes.get_legend().get_texts()) == 2 and "not converged" in axes.get_xlabel()
-
-
-def test_without_matplotlib_the_picture_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    with pytest.raises(ValueError, match=r"sahmc\[plots\]"):
-        sahmc.plot_barrier(made_up(False))

@@ -6,21 +6,18 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import warnings
 from pathlib import Path
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from records import differences
 
 import sahmc
-from sahmc.results.records import Counts
 from sahmc.run import checkpoint, journal
 from sahmc.run import loop as run
-from sahmc.run.journal import DiskJournal, StageProgress
+from sahmc.run.journal import DiskJournal
 
 OPTIONS = {"draws": 300, "tune": 120, "chains": 8, "random_seed": 3, "progressbar": False}
 
@@ -96,6 +93,8 @@ def test_a_run_that_dies_in_any_chunk_is_resumed_to_the_same_bits(call, whole, t
 
 
 ROOT = Path(__file__).parent.parent.parent
+
+
 SCRIPT = """
 import os, signal, sys, threading, warnings
 sys.path.append("tests/helpers")
@@ -234,57 +233,3 @@ def test_an_interrupted_run_is_resumed(whole, tmp_path, monkeypatch):
     part = sample(checkpoint=tmp_path / "run", callback=stop)
     assert part.settings["interrupted"] and part.draws.shape[1] < 300
     assert same(whole, sahmc.resume(tmp_path / "run", progressbar=False))
-
-
-NONE = Counts(*(0 for _ in Counts._fields))
-
-
-def test_rows_beyond_the_last_record_do_not_count(tmp_path):
-    """Killed after rows were written and before the state that vouches for them."""
-    state = (jnp.zeros(2),)
-    fresh = StageProgress(0, state, np.zeros(1, np.int64), NONE, 0.0, 0, None)
-    book = DiskJournal(tmp_path)
-    book.begin("draw", fresh, jax.tree.structure(0))
-    book.add(StageProgress(4, (jnp.ones(2),), np.ones(1, np.int64), NONE, 0.0, 4, None), np.arange(4.0))
-    book._written = time.monotonic() + 1000
-    book.add(StageProgress(8, (2 * jnp.ones(2),), np.ones(1, np.int64), NONE, 0.0, 8, None), np.arange(4.0, 8.0))
-    book._rows.flush()
-    book.close()
-    book = DiskJournal(tmp_path)
-    past = book.begin("draw", fresh, jax.tree.structure(0))
-    assert past.moves == past.rows == 4 and np.array_equal(past.state[0], [1, 1])
-    book.add(past._replace(moves=8, rows=8), 10 + np.arange(4.0))
-    book.end()
-    assert np.array_equal(book.draws(), [0, 1, 2, 3, 10, 11, 12, 13])
-    book.close()
-
-
-def test_ctrl_c_while_rows_are_written_loses_only_those(tmp_path):
-    """The rows are in the file, but neither counted nor in the checksum."""
-    state = (jnp.zeros(2),)
-    fresh = StageProgress(0, state, np.zeros(1, np.int64), NONE, 0.0, 0, None)
-    book = DiskJournal(tmp_path)
-    book.begin("draw", fresh, jax.tree.structure(0))
-    book.add(fresh._replace(moves=4, rows=4), np.arange(4.0))
-    book._rows = Pressing(book._rows)
-    with pytest.raises(KeyboardInterrupt):
-        book.add(fresh._replace(moves=8, rows=8), np.arange(4.0))
-    book.end()
-    book.close()
-    book = DiskJournal(tmp_path)
-    assert book.begin("draw", fresh, jax.tree.structure(0)).rows == 4
-    book.close()
-
-
-class Pressing:
-    """A file in which Ctrl-C comes just after a write."""
-
-    def __init__(self, file):
-        self._file = file
-
-    def __getattr__(self, name):
-        return getattr(self._file, name)
-
-    def write(self, data):
-        self._file.write(data)
-        raise KeyboardInterrupt
