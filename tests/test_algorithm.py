@@ -16,7 +16,7 @@ from sahmc import (
     sahmc_step,
 )
 
-EPS, LENGTH, CHAINS, STEPS = 0.7, 4, 8, 25
+EPS, LENGTH, CHAINS, STEPS = 0.7, 4, 8, 10
 
 
 def energy(x):

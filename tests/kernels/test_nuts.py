@@ -140,7 +140,7 @@ def test_cut_off_trees_are_a_finding():
     target = mixture(-8.0, 6.0)
     kernel = NUTS(0.05, metric="unit", max_tree_depth=2)
     with pytest.warns(UserWarning, match="tree-depth"):
-        result = sample(target.log_density, target.start, kernel=kernel, draws=50, tune=50, random_seed=0)
+        result = sample(target.log_density, target.start, kernel=kernel, draws=50, tune=50, tilt="none", random_seed=0)
     assert "tree-depth" in [finding.code for finding in result.findings]
 
 

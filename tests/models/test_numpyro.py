@@ -235,7 +235,7 @@ def test_the_kernel_refuses_what_it_cannot_do():
     with pytest.raises(ValueError, match="options of SAHMC"):
         sahmc.numpyro.SAHMC(two_modes, draws=3)
     mcmc = MCMC(
-        sahmc.numpyro.SAHMC(potential_fn=lambda z: 0.5 * jnp.sum(z**2)), num_warmup=50, num_samples=20,
+        sahmc.numpyro.SAHMC(potential_fn=lambda z: 0.5 * jnp.sum(z**2), tilt="none"), num_warmup=50, num_samples=20,
         num_chains=4, chain_method="vectorized", progress_bar=False,
     )  # fmt: skip
     mcmc.run(jax.random.key(0), init_params=jnp.zeros((4, 2)))

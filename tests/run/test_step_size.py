@@ -1,3 +1,4 @@
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -18,11 +19,11 @@ def test_each_level_finds_its_own_step():
     """Acceptance exp(-step / scale) is 0.8 at step = 0.223 scale."""
     scale = np.array([0.1, 1.0, 30.0])
     state = init_step_size(jnp.array([1.0, 1.0, 1.0]), eager=False)
-    rng = np.random.default_rng(0)
+    rng, update = np.random.default_rng(0), jax.jit(update_step_size)
     for _ in range(3000):
         level = rng.integers(3, size=4)
         acceptance = np.exp(-np.exp(np.asarray(state.log_step))[level] / scale[level])
-        state = update_step_size(state, jnp.asarray(acceptance, jnp.float32), jnp.asarray(level, jnp.int32), 0.8, True)
+        state = update(state, jnp.asarray(acceptance, jnp.float32), jnp.asarray(level, jnp.int32), 0.8, True)
     assert np.allclose(np.exp(state.log_average), -np.log(0.8) * scale, rtol=0.05)
 
 

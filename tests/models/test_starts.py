@@ -1,0 +1,59 @@
+"""Where chains start."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import sahmc
+from sahmc.models.starts import starting_positions
+from sahmc.run.plan import make_plan
+from sahmc.run.start import prepare, start_chains
+
+KEY = jax.random.key(0)
+
+
+def normal(x):
+    return -0.5 * jnp.sum(x**2)
+
+
+def test_one_position_is_the_start_of_every_chain():
+    flat, unravel = starting_positions(sahmc.Model(log_density=normal), {"a": 1.0, "b": jnp.zeros((2, 2))}, 3, KEY)
+    assert flat.shape == (3, 5) and (flat == flat[0]).all()
+    assert unravel(flat[0])["a"] == 1.0 and unravel(flat[0])["b"].shape == (2, 2)
+
+
+def test_a_list_has_one_for_each_chain():
+    flat, _ = starting_positions(sahmc.Model(log_density=normal), [jnp.full(3, float(i)) for i in range(4)], 4, KEY)
+    assert flat[:, 0].tolist() == [0, 1, 2, 3]
+
+
+def test_a_function_of_a_key_is_called_for_each_chain_and_so_is_the_models_own():
+    def draw(key):
+        return 10 * jax.random.normal(key, (3,))
+
+    given, _ = starting_positions(sahmc.Model(log_density=normal), draw, 4, KEY)
+    own, _ = starting_positions(sahmc.Model(normal, normal, start=draw), None, 4, KEY)
+    assert len(np.unique(given)) == 12 and np.array_equal(given, own)
+
+
+def plan(model, chains):
+    return make_plan(
+        model, draws=1, tune=10, chains=chains, thin=1, target_accept=0.8, kernel="hmc", tilt="none", partition=None,
+        gain=None, desired=None, theta="shared", adapt="tune", jumps=True,
+    )  # fmt: skip
+
+
+def test_a_start_outside_the_support_is_drawn_again():
+    """Three in four starts that the model draws are outside; initvals given by hand are not touched."""
+    inside = sahmc.Model(
+        log_density=lambda x: jnp.where(jnp.all(x > 0), -jnp.sum(x), -jnp.inf),
+        start=lambda key: jax.random.uniform(key, (2,), minval=-1.0),
+    )
+    first, _ = starting_positions(inside, None, 8, KEY)
+    assert not (first > 0).all()
+    assert (prepare(inside, plan(inside, 8), None, KEY).positions > 0).all()
+    given = prepare(inside, plan(inside, 8), -jnp.ones(2), KEY)
+    assert (given.positions == -1).all()
+    with pytest.raises(ValueError, match="must be finite where a chain starts"):
+        start_chains(given)
