@@ -183,7 +183,7 @@ VARIANTS = {
     "hmc, minimum norm": ("tempered", HMC(0.9, 3, integrator=MinimumNorm(), metric="unit")),
     "nuts, low rank, minimum norm": ("step", NUTS(0.8, metric=OBLIQUE, integrator="minimum_norm")),
     "nuts, shallow": ("linear with prior", NUTS(0.2, metric="unit", max_tree_depth=2)),
-    "rmhmc, softabs": ("tempered with prior", RMHMC(0.4, 2, metric=SoftAbs(2.0))),
+    "rmhmc, softabs": ("step", RMHMC(0.4, 2, metric=SoftAbs(2.0))),
 }
 
 
