@@ -17,7 +17,7 @@ check:   ## what a reviewer would do: style and types, the tests, the documentat
 	done
 
 test: $(VENV)/.test   ## the test suite; the claims by themselves, because they are compiled with more optimisation
-	$(BIN)/python -m pytest -n 2 --dist worksteal tests --ignore tests/claims
+	$(BIN)/python -m pytest -n 2 --dist loadfile tests --ignore tests/claims
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests/claims
 
 slow: $(VENV)/.test   ## the tests that take minutes each: small versions of the paper's experiments

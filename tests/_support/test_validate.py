@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import sahmc
+from sahmc.kernels import KERNELS
 from sahmc.run.loop import run_chunk
+from sahmc.tilt import TILTS
 
 
 def normal(x):
@@ -45,8 +47,8 @@ BAD = {
     "fractional draws": (dict(draws=10.5), "draws must"),
     "boolean chains": (dict(chains=True), "chains must"),
     "target_accept": (dict(target_accept=1.0), "target_accept"),
-    "kernel": (dict(kernel="nutz"), "kernel must be one of 'hmc', 'nuts', 'random_walk', 'rmhmc'"),
-    "tilt": (dict(tilt="slope"), "tilt must be one of 'linear', 'none', 'step', 'tempered'"),
+    "kernel": (dict(kernel="nutz"), f"kernel must be one of {', '.join(map(repr, sorted(KERNELS)))}"),
+    "tilt": (dict(tilt="slope"), f"tilt must be one of {', '.join(map(repr, sorted(TILTS)))}"),
     "theta": (dict(theta="mine"), "theta must be one of"),
     "adapt": (dict(adapt="never"), "adapt must be one of"),
     "metric": (
@@ -63,6 +65,8 @@ BAD = {
     "desired alone": (dict(desired=[1, 1]), "needs a partition"),
     "gain": (dict(gain="slow"), "gain must be"),
     "gain below one": (dict(gain=0.1), "t0 must be at least 1"),
+    "scale of another size": (dict(kernel=sahmc.RandomWalk(0.1, [1.0, 2.0, 3.0])), "each of the 2 coordinates"),
+    "scale of zero": (dict(kernel=lambda: sahmc.RandomWalk(0.1, [1.0, 0.0])), "scale must be a positive number"),
     "metric of another size": (dict(kernel=sahmc.HMC(0.1, 3, sahmc.DenseMetric(np.eye(5)))), "dimension 2"),
     "step size": (dict(kernel=lambda: sahmc.HMC(-1.0)), "step_size must be"),
     "length": (dict(kernel=lambda: sahmc.HMC(0.1, 0)), "num_integration_steps must"),

@@ -21,8 +21,8 @@ from sahmc._support.pytree import strategy
 from sahmc.kernels import KERNELS
 from sahmc.kernels.base import Kernel
 from sahmc.testing import check_invariance, check_kernel, grid_sampler
-from sahmc.testing.cases import HIGH, LOW, frozen_target
-from sahmc.testing.kernel import FOUR_SIGMA
+from sahmc.testing.cases import CASES, HIGH, LOW, frozen_target
+from sahmc.testing.kernel import FOUR_SIGMA, SAME_FLOW
 from sahmc.tilt import TILTS
 
 OBLIQUE = LowRankMetric([1.2, 0.8], [[0.6], [0.8]], [2.5])
@@ -59,7 +59,16 @@ def test_every_kernel_of_the_registry_is_checked_and_knows_its_name():
 def test_the_contract(name):
     checks = check_kernel(SPECIMENS[name], **SIZES.get(name, {}))
     assert all(check.passed for check in checks)
-    assert len(checks) == {"random_walk": 21, "rmhmc": 15}.get(name, 21)
+    cases = SIZES.get(name, {}).get("cases", CASES)
+    named = {part: [check for check in checks if check.name.startswith(part)] for part in ("invariance", "reversible")}
+    assert len(named["invariance"]) == len(cases)
+    flows = [case for case in cases if case not in SAME_FLOW] if name != "random_walk" else []
+    assert len(named["reversible"]) == len(flows)
+
+
+def test_a_random_walk_takes_a_scale_for_each_coordinate():
+    kernel = KERNELS["random_walk"](0.5, [1.0, 2.0])
+    assert all(check.passed for check in check_kernel(kernel, only=("invariance", "dtypes"), cases=("step",)))
 
 
 @strategy

@@ -5,22 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import ndimage
+from wells import ORIGIN, SCALES, A, B, barrier_between, bent_wells, modes_of, well
 
 import sahmc
 from sahmc.landscape import string_method
 from sahmc.testing import eight_modes
-
-A, ORIGIN, B = "at (a, a)", "at the origin", "at (b, b)"
-
-
-def modes_of(target):
-    low, high = (-6.0, 4.0) if "-6" in target.name else (-8.0, 6.0)
-    return {A: jnp.full(2, low), ORIGIN: jnp.zeros(2), B: jnp.full(2, high)}
-
-
-def barrier_between(target, one, other, **settings):
-    modes = modes_of(target)
-    return sahmc.energy_barrier(target.log_density, modes[one], modes[other], **settings)
 
 
 def flooded(log_density, one, other, spacing=0.025):
@@ -90,20 +79,6 @@ def test_best_path_leaves_the_straight_line_for_other_modes():
         assert found.converged and abs(found.height - barrier) < 0.01
     middle = -float(log_density(0.5 * (start + low(0.0, 0.0))))
     assert middle + float(log_density(start)) > known + 20
-
-
-SCALES = {"tiny": 1e-4, "plain": 1.0, "huge": 1e4}
-
-
-def bent_wells(position):
-    """Wells at plain = -1 and 1, joined by a valley, bent in the other two, over a saddle of height 8 at plain = 0."""
-    tiny, plain, huge = (jnp.sum(position[name]) / scale for name, scale in SCALES.items())
-    across = 12.5 * (tiny - 2 * plain**2) ** 2 + 0.5 * (huge - 3 * plain - 4 * (1 - plain**2)) ** 2
-    return -(8 * (plain**2 - 1) ** 2 + across)
-
-
-def well(side):
-    return {"tiny": jnp.array([2e-4]), "plain": jnp.asarray(1.0 * side), "huge": jnp.array([[3e4 * side]])}
 
 
 def test_scales_may_differ_by_eight_orders_and_positions_be_any_pytree():

@@ -4,10 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from plans import plan_for
 
 import sahmc
 from sahmc.models.starts import starting_positions
-from sahmc.run.plan import make_plan
 from sahmc.run.start import prepare, start_chains
 
 KEY = jax.random.key(0)
@@ -37,13 +37,6 @@ def test_a_function_of_a_key_is_called_for_each_chain_and_so_is_the_models_own()
     assert len(np.unique(given)) == 12 and np.array_equal(given, own)
 
 
-def plan(model, chains):
-    return make_plan(
-        model, draws=1, tune=10, chains=chains, thin=1, target_accept=0.8, kernel="hmc", tilt="none", partition=None,
-        gain=None, desired=None, theta="shared", adapt="tune", jumps=True,
-    )  # fmt: skip
-
-
 def test_a_start_outside_the_support_is_drawn_again():
     """Three in four starts that the model draws are outside; initvals given by hand are not touched."""
     inside = sahmc.Model(
@@ -52,8 +45,8 @@ def test_a_start_outside_the_support_is_drawn_again():
     )
     first, _ = starting_positions(inside, None, 8, KEY)
     assert not (first > 0).all()
-    assert (prepare(inside, plan(inside, 8), None, KEY).positions > 0).all()
-    given = prepare(inside, plan(inside, 8), -jnp.ones(2), KEY)
+    assert (prepare(inside, plan_for(inside, tilt="none"), None, KEY).positions > 0).all()
+    given = prepare(inside, plan_for(inside, tilt="none"), -jnp.ones(2), KEY)
     assert (given.positions == -1).all()
     with pytest.raises(ValueError, match="must be finite where a chain starts"):
         start_chains(given)

@@ -5,24 +5,12 @@ import math
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from climbs import climb, rung
+from plans import plan_for
 
 import sahmc
-from sahmc.results.warmup_record import Climb, Pilot, Rung
-from sahmc.run.plan import make_plan
+from sahmc.results.warmup_record import Climb, Pilot
 from sahmc.warmup.ladder import LOWEST_TOP, TOP_OVER_MELTING, build_ladder, find_top
-
-
-def rung(beta, dim=6, memory=0.0, lag=0.0):
-    """A Gaussian well of lowest energy 3: mean 3 + (d/2) T, variance (d/2) T^2."""
-    t = 1 / beta
-    return Rung(beta, 3 + dim / 2 * t + lag, dim / 2 * t * t, t**0.5, 1.0, memory)
-
-
-def climb(temperatures, memories, lag=0.0, **flags):
-    hot = sorted(temperatures, reverse=True)
-    down = tuple(rung(1 / t, memory=m, lag=lag) for t, m in zip(hot, memories, strict=True))
-    up = tuple(rung(1 / t, lag=-lag) for t in reversed(hot))
-    return Climb(up, down, **{"ran_away": False, "slow": False, **flags})
 
 
 def test_the_top_lies_above_where_chains_forget():
@@ -41,10 +29,7 @@ def pilot(prior_share):
 def test_every_tilt_has_a_ladder_up_to_the_prior(tilt):
     """Its top temperature is infinite; nodes and subregions must end all the same, where the prior's energies are."""
     model = sahmc.Model(lambda x: -jnp.sum(x**2), lambda x: -0.01 * jnp.sum(x**2))
-    plan = make_plan(
-        model, draws=1, tune=100, chains=8, thin=1, target_accept=0.8, kernel="hmc", tilt=tilt, partition=None,
-        gain=None, desired=None, theta="shared", adapt="tune", jumps=True,
-    )  # fmt: skip
+    plan = plan_for(model, tilt=tilt)
     share = 0.01
     betas = np.geomspace(share, 1 + share, 8) - share
     betas[0] = 0.0

@@ -16,9 +16,10 @@ from sahmc._support.pytree import strategy as strategy
 from sahmc._support.types import Unravel
 from sahmc._support.validate import require
 from sahmc.hamiltonian.integrators import Flow
-from sahmc.hamiltonian.spread import Spread
+from sahmc.hamiltonian.spread import Spread as Spread
 from sahmc.kernels.decision import DIVERGENCE, decide, is_diverging, log_accept_ratio
-from sahmc.tilt.target import ChainState, TiltedTarget
+from sahmc.tilt.target import ChainState as ChainState
+from sahmc.tilt.target import TiltedTarget as TiltedTarget
 from sahmc.tilt.tilts import Energy, Level
 
 
@@ -55,7 +56,7 @@ class Kernel(ABC):
     uses_gradient: ClassVar[bool]
     """Whether states must hold the gradient of the energy."""
     rung_moves: ClassVar[int] = 16
-    """The moves at one temperature of the climb that are worth having, before more temperatures are."""
+    """The moves at one temperature of the climb, enough to settle: with fewer, more temperatures are not worth having."""
     max_tree_depth: int = 0
     """The largest ``tree_depth`` of a kernel whose trajectories grow; 0 for others."""
     step_size: Any
@@ -68,7 +69,7 @@ class Kernel(ABC):
 
     @property
     def moves(self) -> int:
-        """The number of moves that make one iteration of ``sample``."""
+        """The number of moves that make one iteration of ``sample``: for cheap moves, as many as cost ten gradients."""
         return 1
 
     @property
@@ -133,8 +134,10 @@ def conclude(
 ) -> tuple[ChainState, TransitionInfo]:
     """Decide on the tilted energies, and report on the mechanical ones.
 
-    ``kinetic`` energies are before and after. A proposal at which a trajectory arrived by steps not ``solved`` is
+    ``kinetic`` energies are before and after; a kernel that proposes x* from x by a density q passes -log q(x* | x) and
+    -log q(x | x*) there, up to what both share. A proposal at which a trajectory arrived by steps not ``solved`` is
     rejected. ``n_steps`` is the number of gradients spent; a mechanical error beyond ``divergence`` is reported as one.
+    A kernel without a trajectory, for which a large error means no more than a rejection, passes ``jnp.inf``.
     """
     before, after = kinetic
     energy_error = target.potential(proposal, level) + after - target.potential(state, level) - before

@@ -6,12 +6,28 @@ import dataclasses
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Key
 
 from sahmc._support.pytree import converted, strategy
+from sahmc._support.validate import require
 from sahmc.hamiltonian.spread import Spread
 from sahmc.kernels.base import Kernel, TransitionInfo, checked_step_size, conclude, draw_noise
 from sahmc.tilt.target import ChainState, TiltedTarget
+
+
+def _checked_scale(scale: Any) -> Any:
+    """Return a scale as an array, or None if it is open; raise ``ValueError`` unless it is positive."""
+    if scale is None:
+        return None
+    values = np.asarray(scale, float)
+    require(
+        values.ndim <= 1 and np.all(np.isfinite(values)) and np.all(values > 0),
+        "scale must be a positive number, or a vector with one for each coordinate",
+        values.tolist(),
+        "pass standard deviations of the position, or None to have them estimated",
+    )
+    return jnp.asarray(scale)
 
 
 @strategy
@@ -24,7 +40,7 @@ class RandomWalk(Kernel):
     """
 
     step_size: Any = converted(checked_step_size, default=None)
-    scale: Any = None
+    scale: Any = converted(_checked_scale, default=None)
     """A number, one for each coordinate, or None while it is open."""
     name: ClassVar[str] = "random_walk"
     uses_gradient: ClassVar[bool] = False
@@ -33,6 +49,12 @@ class RandomWalk(Kernel):
     def uses_spread(self) -> bool:
         """Whether ``scale`` is still open."""
         return self.scale is None and self.tunes_step_size
+
+    def check(self, dim: int) -> None:
+        """Raise ``ValueError`` unless ``scale`` fits positions of dimension ``dim``."""
+        shape = np.shape(self.scale) if self.scale is not None else ()
+        must = f"scale must have one number for each of the {dim} coordinates"
+        require(shape in ((), (dim,)), must, f"a shape of {shape}", f"pass {dim} numbers, or a single one")
 
     def tuned(self, step_size: Any, spread: Spread) -> RandomWalk:
         """Return this kernel with the step size filled in, and ``scale`` by the standard deviations of the draws."""
