@@ -56,7 +56,7 @@ class Kernel(ABC):
     uses_gradient: ClassVar[bool]
     """Whether states must hold the gradient of the energy."""
     rung_moves: ClassVar[int] = 16
-    """The moves at one temperature of the climb, enough to settle: with fewer, more temperatures are not worth having."""
+    """The moves at one temperature of the climb, enough to settle; more temperatures are worth less than these."""
     max_tree_depth: int = 0
     """The largest ``tree_depth`` of a kernel whose trajectories grow; 0 for others."""
     step_size: Any
