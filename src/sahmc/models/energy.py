@@ -49,8 +49,12 @@ def trace_energy(model: Model, unravel: Unravel, example: Vector, gradient: bool
             return -value.astype(flat.dtype)
 
         def bounded(flat: Vector) -> Any:
-            """Return the energy and its gradient; a log density of +inf, an overflow far out, is energy +inf."""
+            """Return the energy and its gradient, 0 behind a wall, where the energy is +inf.
+
+            A log density of +inf, an overflow far out, is energy +inf.
+            """
             value, grad = jax.value_and_grad(energy)(flat) if gradient else (energy(flat), None)
+            grad = None if grad is None else jnp.where(value == jnp.inf, 0.0, grad)
             return jnp.where(value == -jnp.inf, jnp.inf, value), grad
 
         return bounded
@@ -58,7 +62,9 @@ def trace_energy(model: Model, unravel: Unravel, example: Vector, gradient: bool
     def energies(flat: Vector, gradient: bool = gradient) -> Any:
         if model.log_likelihood is not None and model.log_prior is not None:
             likelihood, prior = (energy_of(fn, gradient) for fn in (model.log_likelihood, model.log_prior))
-            return (*likelihood(flat), BaseEnergy(*prior(flat)))
+            value, grad = likelihood(flat)
+            # Where the likelihood is not defined it is zero: the prior must not be cut off there.
+            return jnp.where(jnp.isnan(value), jnp.inf, value), grad, BaseEnergy(*prior(flat))
         assert model.log_density is not None
         return (*energy_of(model.log_density, gradient)(flat), None)
 

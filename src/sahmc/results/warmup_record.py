@@ -87,6 +87,8 @@ class Rung:
     memory: float
     """The largest correlation, over coordinates, of the chains' mean positions with those of the rung before; nan for
     the first."""
+    inside: float = 1.0
+    """The share of the draws at which the likelihood is not zero, which alone tell of energies."""
 
 
 @dataclass(frozen=True)

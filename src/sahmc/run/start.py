@@ -25,8 +25,9 @@ from sahmc.run.step_size import init_step_size
 from sahmc.tilt.target import TiltedTarget
 from sahmc.tilt.tilts import NoTilt
 
-START_ATTEMPTS = 20
-"""The number of times that a model is asked for a start with a finite log density."""
+START_ATTEMPTS, MOST_START_ATTEMPTS = 20, 200
+"""The number of times that a model is asked for starts with a finite log density, before chains that have none go to
+those of others; and the number of times if no chain has one."""
 
 _init = jax.jit(init)
 
@@ -48,18 +49,21 @@ def prepare(model: Model, plan: Plan, initvals: Any, rng_key: Key[Array, ""]) ->
     """Prepare a run: trace the energy of a model, and find where its chains start.
 
     ``initvals`` are those of ``sample``. Starts that the model itself draws are drawn again where its density is zero
-    or undefined.
+    or undefined, and taken from other chains where that does not help.
     """
     positions, unravel = starting_positions(model, initvals, plan.chains, rng_key)
     plan.kernel.check(positions.shape[1])
     plan = dataclasses.replace(plan, kernel=plan.kernel.bound(unravel, positions[0]))
     energy_fn = trace_energy(model, unravel, positions[0], plan.kernel.uses_gradient)
-    for attempt in range(1, START_ATTEMPTS if initvals is None else 1):
-        lost = np.flatnonzero(~finite_starts(evaluate_starts(energy_fn, positions)[1].chains))
-        if not lost.size:
+    for attempt in range(1, MOST_START_ATTEMPTS if initvals is None else 1):
+        lost = ~finite_starts(evaluate_starts(energy_fn, positions)[1].chains)
+        if not lost.any():
+            break
+        if attempt >= START_ATTEMPTS and not lost.all():
+            positions = positions[np.resize(np.flatnonzero(~lost), len(lost))].at[~lost].set(positions[~lost])
             break
         again, _ = starting_positions(model, None, plan.chains, jax.random.fold_in(rng_key, attempt))
-        positions = positions.at[lost].set(again[lost])
+        positions = positions.at[np.flatnonzero(lost)].set(again[np.flatnonzero(lost)])
     return Prepared(plan, energy_fn, positions, unravel)
 
 

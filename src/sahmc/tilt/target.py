@@ -96,7 +96,8 @@ class TiltedTarget:
 
         def kick(state: ChainState) -> Vector:
             assert state.grad is not None  # kernels that take trajectories ask for gradients
-            tilted = size(state.energy) * state.grad
+            factor = size(state.energy)
+            tilted = jnp.where(factor == 0.0, 0.0, factor * state.grad)  # no force at beta = 0, defined or not
             if state.base is None:
                 return tilted
             assert state.base.grad is not None
@@ -110,7 +111,7 @@ class TiltedTarget:
 
     def tilted_energy(self, state: ChainState) -> Energy:
         """Return base(x) + E(x) + Theta(E(x)), -log of the tilted density with all levels together."""
-        return _plus_base(state.energy + self.tilt.bias(self.theta, state.energy), state)
+        return _plus_base(self.tilt.tilted(self.theta, state.energy), state)
 
 
 def _plus_base(energy: Energy, state: ChainState) -> Energy:

@@ -76,6 +76,10 @@ class Tilt(ABC):
 
     def decision(self, theta: Theta, energy: Energy, level: Level) -> Energy:
         """Return the energy on which the end point of a move is accepted or rejected: here U + Theta(U)."""
+        return self.tilted(theta, energy)
+
+    def tilted(self, theta: Theta, energy: Energy) -> Energy:
+        """Return U + Theta(U), -log of what the tilt makes of exp(-U), up to a constant."""
         return energy + self.bias(theta, energy)
 
     def log_normaliser(self, theta: Theta, desired: Theta, visited: Visited) -> Energy:
@@ -211,6 +215,8 @@ class TemperedTilt(Tilt):
 
     Before a move a level i is drawn from the responsibilities p(i | U); the move is then ordinary HMC at
     exp(-beta_i U), with a step size of its own. That is a Gibbs step on (x, i), so it is exact for any theta.
+
+    At beta = 0, the prior, U does not count at all: a place of zero likelihood, U = inf, belongs to that level alone.
     """
 
     partition: TemperatureLadder
@@ -236,12 +242,16 @@ class TemperedTilt(Tilt):
 
     def _share(self, theta: Theta, energy: Energy) -> Theta:
         """Return the responsibilities exp(-beta_i U - theta_i), not yet normalised."""
-        logits = -self._betas(theta) * self._excess(energy) - theta
+        logits = -_times(self._betas(theta), self._excess(energy)) - theta
         return jnp.exp(logits - jnp.max(logits))
 
     def bias(self, theta: Theta, energy: Energy) -> Energy:
         """Return Theta(U) = -log sum_i exp((1 - beta_i) U - theta_i)."""
-        return -jax.nn.logsumexp((1.0 - self._betas(theta)) * self._excess(energy) - theta)
+        return -jax.nn.logsumexp(_times(1.0 - self._betas(theta), self._excess(energy)) - theta)
+
+    def tilted(self, theta: Theta, energy: Energy) -> Energy:
+        """Return -log sum_i exp(-beta_i U - theta_i)."""
+        return -jax.nn.logsumexp(-_times(self._betas(theta), self._excess(energy)) - theta)
 
     def membership(self, theta: Theta, energy: Energy) -> Theta:
         """Return the responsibilities p(i | U)."""
@@ -260,7 +270,7 @@ class TemperedTilt(Tilt):
 
     def potential(self, theta: Theta, energy: Energy, level: Level) -> Energy:
         """Return beta_i U at level i."""
-        return self._betas(theta)[level] * self._excess(energy)
+        return _times(self._betas(theta)[level], self._excess(energy))
 
     def kick_size(self, theta: Theta, level: Level, step_size: Energy) -> Callable[[Energy], Energy]:
         """Return the function U -> step_size * beta_i at level i."""
@@ -278,3 +288,8 @@ class TemperedTilt(Tilt):
     def log_omega(self, theta: Thetas, frequency: Thetas) -> Thetas:
         """Return log Z(beta_i) up to one constant."""
         return theta + jnp.log(frequency) - self._betas(theta) * jnp.asarray(self.partition.reference, theta.dtype)
+
+
+def _times(factor: Array, energy: Energy) -> Array:
+    """Return factor * U, which is 0 where the factor is 0, even if U is infinite."""
+    return jnp.where(factor == 0.0, 0.0, factor * energy)

@@ -16,7 +16,7 @@ import numpy as np
 from sahmc.kernels.base import Kernel
 from sahmc.results.warmup_record import FORGOTTEN, Climb, Pilot, Rung
 from sahmc.run.loop import Draw, RunState
-from sahmc.warmup.tempered import WarmupContext, run_at_temperature
+from sahmc.warmup.tempered import WarmupContext, bring_inside, run_at_temperature
 
 CLIMB_TO = 1e3
 """The temperature to which every climb goes."""
@@ -104,10 +104,13 @@ class Climber:
         return Visit(rung, made.state, made.draws, centres, energies, made.gradients)
 
 
-def run_climb(context: WarmupContext, state: RunState, kernel: Kernel, pilot: Pilot, scale: np.ndarray) -> ClimbOutcome:
+def run_climb(
+    context: WarmupContext, state: RunState, kernel: Kernel, pilot: Pilot, scale: np.ndarray, home: np.ndarray
+) -> ClimbOutcome:
     """Heat the chains and cool them again: a third of the moves up, a third down, a third at beta = 1 again.
 
-    Where there is a prior, there is only the way down from it. ``scale`` is the spread of each coordinate at beta = 1.
+    Where there is a prior, there is only the way down from it. ``scale`` is the spread of each coordinate at beta = 1,
+    and ``home`` are draws (draw, dim) made there.
     """
     climber = Climber(context, kernel, pilot, scale)
     moves = context.plan.climb_moves
@@ -127,7 +130,7 @@ def run_climb(context: WarmupContext, state: RunState, kernel: Kernel, pilot: Pi
     for beta in betas[:-1]:
         before = climber.visit(state, float(beta), before, max(2, moves // (3 * len(betas))))
         down.append(before)
-        state = before.state
+        state = bring_inside(context, before.state, before.draws, home)
     last = climber.visit(state, 1.0, before, max(4, moves // 3), thin=4)
     down.append(last)
     late = last.draws.position[len(last.draws.position) // 4 :]
@@ -177,11 +180,15 @@ def describe_rung(
     """
     late = slice(len(draws.energy) // 2, None)
     position, energy = draws.position[late].astype(float) / scale, np.asarray(draws.energy[late], float)
-    by_chain, centres = energy.mean(axis=0), position.mean(axis=0)
-    energy = energy[:, _no_outliers(by_chain)]
+    inside = np.isfinite(energy)
+    within = inside.any(axis=0)  # other chains saw no likelihood at all
+    by_chain = np.where(within, np.where(inside, energy, 0.0).sum(axis=0) / np.maximum(1, inside.sum(axis=0)), np.inf)
+    centres = position.mean(axis=0)
+    usual = np.flatnonzero(within)[_no_outliers(by_chain[within])]
+    energy = energy[:, usual][inside[:, usual]] if usual.size else np.zeros(1)
     wander = float(np.median(position.var(axis=0), axis=0).max())
     memory = math.nan if centres_before is None else _largest_correlation(centres, centres_before)
-    rung = Rung(beta, float(energy.mean()), float(energy.var()), step_size, wander, memory)
+    rung = Rung(beta, float(energy.mean()), float(energy.var()), step_size, wander, memory, float(inside.mean()))
     return rung, centres, by_chain
 
 

@@ -71,4 +71,6 @@ def fit_curve(climb: Climb, share: float, reference: float, dim: float) -> Ladde
     def integral(f: np.ndarray) -> np.ndarray:
         return np.concatenate([[0.0], np.cumsum(0.5 * (f[1:] + f[:-1]) * -np.diff(grid))])
 
-    return LadderCurve(grid, share, integral(mean), integral(spread), np.log([r.step_size for r in down]))
+    log_z = integral(mean)
+    log_z[-1] -= math.log(max(down[-1].inside, 1e-3))  # the prior counts where the likelihood is zero too
+    return LadderCurve(grid, share, log_z, integral(spread), np.log([r.step_size for r in down]))

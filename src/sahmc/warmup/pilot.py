@@ -13,8 +13,11 @@ from sahmc.kernels.base import Kernel
 from sahmc.landscape.descent import absurd_height
 from sahmc.results.warmup_record import Pilot
 from sahmc.run.loop import Draw, RunState
-from sahmc.warmup.tempered import WarmupContext, run_at_temperature
+from sahmc.warmup.tempered import WarmupContext, run_at_temperature, take_places
 
+STRANDED_NATS, STRANDED_SPREADS = 20.0, 8.0
+"""The nats, and the spreads sqrt(d/2) of the energy in a Gaussian well, by which a chain that comes from the prior may
+be higher than the lowest quarter of them."""
 CORRELATED_DIM = 500
 """The largest dimension in which correlations are looked at."""
 
@@ -74,45 +77,52 @@ def run_pilot(context: WarmupContext, state: RunState) -> PilotOutcome:
     """Make plain moves at beta = 1 and, where there is a prior, at beta = 0.
 
     Half of the moves at beta = 1 find the step size and how draws spread, the other half the step size under the metric
-    made from it, and the mean energy.
+    made from it, and the mean energy. Chains that start from a prior come from far, so the first half is cut in three.
     """
     plan, given = context.plan, context.plan.kernel
     dim, num = state.sahmc.chains.position.shape[1], plan.pilot_moves
     if not plan.needs_pilot:
         return PilotOutcome(None, given, state, np.empty((0, plan.chains, dim)), 0)
-    kernel = given.tuned(1.0, Spread.unknown(dim))
-    first = run_at_temperature(context, "pilot", state, kernel, 1.0, 0.1, num // 2, eager=True)
-    late, step, spent = _late(first.draws), first.step_size, first.gradients
-    state, stranded = _rescued(first.state)
-    if given.uses_spread:
-        kernel, step = given.tuned(1.0, Spread.of(late.position[:, ~stranded])), dim**-0.25
-    second = run_at_temperature(context, "pilot", state, kernel, 1.0, step, num - num // 2)
+    kernel, step, spent, stranded = given.tuned(1.0, Spread.unknown(dim)), 0.1, 0, 0
+    first = (num // 8, num // 8, num // 4) if plan.has_prior else (num // 2,)
+    for i, moves in enumerate(first):
+        made = run_at_temperature(context, "pilot", state, kernel, 1.0, step, moves, eager=i == 0)
+        step, spent = made.step_size, spent + made.gradients
+        state, high = _rescued(made.state, plan.has_prior)
+        stranded = max(stranded, int(high.sum()))
+        if given.uses_spread:
+            kernel, step = given.tuned(1.0, Spread.of(_late(made.draws).position[:, ~high])), dim**-0.25
+    second = run_at_temperature(context, "pilot", state, kernel, 1.0, step, num - sum(first))
     late, step, spent = _late(second.draws), second.step_size, spent + second.gradients
     energy = np.asarray(late.energy)
     size, mean_energy = effective_dim(dim, energy), float(energy.mean(dtype=float))
-    fields = {"quarter": quarter_period(late.position) / step, "stranded": int(stranded.sum())}
+    fields = {"quarter": quarter_period(late.position) / step, "stranded": stranded}
     if not plan.has_prior:
         pilot = fit_pilot(size, mean_energy, None, step_size=step, **fields)
         return PilotOutcome(pilot, kernel, second.state, late.position, spent)
 
     third = run_at_temperature(context, "pilot", second.state, kernel, 0.0, step, num // 2)
-    prior_energy = float(np.median(_late(third.draws).energy))
-    pilot = fit_pilot(size, mean_energy, prior_energy, step_size=step, step_size_prior=third.step_size, **fields)
+    prior_energy = _late(third.draws).energy
+    inside = prior_energy[np.isfinite(prior_energy)]  # elsewhere the likelihood is zero
+    median = float(np.median(inside)) if inside.size else mean_energy
+    pilot = fit_pilot(size, mean_energy, median, step_size=step, step_size_prior=third.step_size, **fields)
     return PilotOutcome(pilot, kernel, third.state, late.position, spent + third.gradients)
 
 
-def _rescued(state: RunState) -> tuple[RunState, np.ndarray]:
-    """Return the chains, those still absurdly high put where others are, and which these were.
+def _rescued(state: RunState, has_prior: bool) -> tuple[RunState, np.ndarray]:
+    """Return the chains, those still too high put where others are, and which these were.
 
-    A start may be where the density has overflowed to a plateau, from which no gradient leads down.
+    A start may be where the density has overflowed to a plateau, from which no gradient leads down: that is absurdly
+    high. Where there is a prior, chains will come down from it anew, to every mode, so that none is lost by a stricter
+    rule: they are too high if the typical draws of a well as deep as the lower quarter of them are far below.
     """
     chains = state.sahmc.chains
-    energy = np.asarray(chains.total_energy, float)
-    stranded = ~(energy <= np.median(energy) + absurd_height(chains.position.shape[1]))
-    well = np.flatnonzero(~stranded)
-    index = np.arange(len(energy))
-    index[stranded] = well[np.arange(stranded.sum()) % len(well)]
-    moved = jax.tree.map(lambda x: x[index], chains) if stranded.any() else chains
+    dim, energy = chains.position.shape[1], np.asarray(chains.total_energy, float)
+    bound = np.median(energy) + absurd_height(dim)
+    if has_prior:
+        bound = min(bound, np.quantile(energy, 0.25) + STRANDED_NATS + STRANDED_SPREADS * math.sqrt(0.5 * dim))
+    stranded = ~(energy <= bound)
+    moved = take_places(chains, stranded) if stranded.any() else chains
     return state._replace(sahmc=state.sahmc._replace(chains=moved)), stranded
 
 

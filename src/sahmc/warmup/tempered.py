@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from sahmc._support.traced import TracedFunction
@@ -13,9 +15,11 @@ from sahmc.kernels.base import Kernel
 from sahmc.run.loop import Draw, RunState, Schedule, Setup
 from sahmc.run.plan import Plan
 from sahmc.run.stage import StageRunner
+from sahmc.run.start import evaluate_starts
 from sahmc.run.step_size import init_step_size
 from sahmc.tilt.gain import Gain
 from sahmc.tilt.partition import TemperatureLadder
+from sahmc.tilt.target import ChainState
 from sahmc.tilt.tilts import TemperedTilt
 
 STAGE_BYTES = 2**28
@@ -47,6 +51,32 @@ class TemperedMoves(NamedTuple):
     """The step size that was found."""
     gradients: int
     """The gradients spent."""
+
+
+def take_places(chains: ChainState, lost: np.ndarray) -> ChainState:
+    """Return the chains with those that are ``lost`` put where others are, turn by turn; there must be others."""
+    well = np.flatnonzero(~lost)
+    index = np.arange(len(lost))
+    index[lost] = well[np.arange(lost.sum()) % len(well)]
+    return jax.tree.map(lambda x: x[index], chains)
+
+
+def bring_inside(context: WarmupContext, state: RunState, draws: Draw, home: np.ndarray) -> RunState:
+    """Return the chains with those where the likelihood is zero put inside, before they leave beta = 0.
+
+    They go to some of ``draws`` (draw, chain, ...) of the prior that are inside or, if there are none, to some of
+    ``home`` (draw, dim).
+    """
+    lost = np.flatnonzero(~np.isfinite(np.asarray(state.sahmc.chains.energy)))
+    if not lost.size:
+        return state
+    inside = draws.position[np.isfinite(draws.energy)]
+    places = inside if len(inside) else home
+    chosen = places[np.linspace(0, len(places) - 1, lost.size).astype(int)]
+    position = np.array(state.sahmc.chains.position)
+    position[lost] = chosen
+    _, there = evaluate_starts(context.energy_fn, jnp.asarray(position))
+    return state._replace(sahmc=state.sahmc._replace(chains=there.chains))
 
 
 def memory_thin(position: Float[Array, "chains dim"], moves: int) -> int:

@@ -119,7 +119,7 @@ def _explore(context: WarmupContext, piloted: PilotOutcome) -> Landscape:
     if not plan.finds_ladder:
         return Landscape(home, None, finder, modes, 0, 0, 0)
     assert pilot is not None
-    done = run_climb(context, home, piloted.kernel, pilot, finder.scale)
+    done = run_climb(context, home, piloted.kernel, pilot, finder.scale, finder.draws)
     lost = ~(done.energies < pilot.mean_energy + LOST_NATS + LOST_NATS_PER_DIM * dim)
     state, spent = _put_back(done.state, home, jnp.asarray(lost)), 0
     if plan.looks_for_modes:
