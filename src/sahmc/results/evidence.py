@@ -5,13 +5,19 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.special import expit
 
-from sahmc._support.validate import require
+from sahmc._support.validate import require, require_known
 from sahmc.results.records import RunRecord
 from sahmc.tilt.importance import Expectation, error_of_mean
 from sahmc.tilt.partition import TemperatureLadder
 from sahmc.tilt.theta import expected_frequency
 from sahmc.tilt.tilts import TemperedTilt
+
+UNDERMINING = frozenset({"evidence", "round-trips", "rhat", "modes", "theta", "weights", "drift", "stuck", "precision"})
+"""The codes of findings that, as errors, leave the evidence without support."""
+BRACKET, MOST_STEPS = 50.0, 60
+"""The nats beyond all draws between which a bridge is looked for, and the most steps of that search."""
 
 
 def membership(record: RunRecord, every: tuple[int, int] = (1, 1)) -> np.ndarray:
@@ -45,20 +51,108 @@ def log_omega(record: RunRecord, log_total: float = 0.0) -> np.ndarray:
     return masses - total + log_total
 
 
-def log_evidence(record: RunRecord) -> Expectation:
+def log_evidence(record: RunRecord, method: str = "theta") -> Expectation:
     """Return the log marginal likelihood and its standard error: log Z(1) - log Z(0) of a ladder up to the prior.
 
-    A run without such a ladder, or whose theta was not frozen and shared, raises ``ValueError``.
+    ``method`` is the name of the estimator. Both are nan where the findings of the run do not support them. A run
+    without such a ladder, or whose theta was not frozen and shared, raises ``ValueError``.
     """
-    partition, settings = record.partition, record.settings
-    top = float(partition.betas[-1]) if isinstance(partition, TemperatureLadder) else None
+    require_known(method, ESTIMATORS, "method")
+    partition = record.partition
     require(
-        top == 0.0 and settings["prior"] and settings["adapt"] == "tune" and record.learnt.theta.ndim == 1,
+        knows_evidence(record),
         "log_evidence needs draws at the prior, beta = 0, under one frozen theta",
-        {"last beta": top, "prior": settings["prior"], "adapt": settings["adapt"]},
+        {
+            "last beta": float(partition.betas[-1]) if isinstance(partition, TemperatureLadder) else None,
+            **{name: record.settings[name] for name in ("prior", "adapt")},
+        },
         "sample a sahmc.Model(log_likelihood=..., log_prior=...) with the default tilt, theta and adapt",
     )
-    member = membership(record)
-    bottom, last = member[..., 0], member[..., -1]
-    masses = log_omega(record)
-    return Expectation(masses[0] - masses[-1], error_of_mean(bottom / bottom.mean() - last / last.mean()))
+    if any(finding.severity == "error" and finding.code in UNDERMINING for finding in record.findings):
+        return Expectation(np.float64(np.nan), np.float64(np.nan))
+    return ESTIMATORS[method](record)
+
+
+def knows_evidence(record: RunRecord) -> bool:
+    """Tell whether the ladder of a run ends at the prior, with one theta that was frozen while draws were made."""
+    partition, settings = record.partition, record.settings
+    top = float(partition.betas[-1]) if isinstance(partition, TemperatureLadder) else None
+    return bool(top == 0.0 and settings["prior"] and settings["adapt"] == "tune" and record.learnt.theta.ndim == 1)
+
+
+def _ladder(record: RunRecord) -> tuple[np.ndarray, float]:
+    """Return the inverse temperatures of a ladder, and the energy from which its theta counts."""
+    assert isinstance(record.partition, TemperatureLadder)
+    return np.asarray(record.partition.betas, float), float(np.asarray(record.partition.reference))
+
+
+def by_theta(record: RunRecord) -> Expectation:
+    """Return the log evidence from theta and how often chains are at either end of the ladder under it."""
+    betas, reference = _ladder(record)
+    member = membership(record)[..., [0, -1]]
+    often, theta = member.mean(axis=(0, 1)), np.asarray(record.learnt.theta, float)
+    if not (often > 0).all():
+        return Expectation(np.float64(np.nan), np.float64(np.nan))
+    mean = theta[0] - theta[-1] + np.log(often[0] / often[1]) - (betas[0] - betas[-1]) * reference
+    share = member / often
+    return Expectation(mean, error_of_mean(share[..., 0] - share[..., 1]))
+
+
+def by_bridges(record: RunRecord) -> Expectation:
+    """Return the log evidence from the draws at each level, by a bridge from each level to the next.
+
+    For levels i and j = i + 1 the log of Z_j / Z_i is M - log(n_i / n_j), where M solves
+    sum over i of s(dU - M) = sum over j of s(M - dU), s is the logistic function and d = beta_i - beta_j: Bennett's
+    acceptance ratio. It asks nothing of theta, nor of how often chains travel; so it can tell where these are wrong.
+    A level without any draw makes it nan.
+    """
+    betas, reference = _ladder(record)
+    level, energy = record.draws.region, np.asarray(record.draws.energy, float) - reference
+    counts = np.bincount(level.ravel(), minlength=len(betas)).astype(float)
+    if not (counts > 0).all():
+        return Expectation(np.float64(np.nan), np.float64(np.nan))
+    steps = -np.diff(betas)
+    lower, upper = level < len(betas) - 1, level > 0  # draws that stand at the lower or the upper end of a bridge
+    at_lower, at_upper = level[lower], level[upper] - 1
+    below, above = steps[at_lower] * energy[lower], steps[at_upper] * energy[upper]
+    middle = _bridge(at_lower, below, at_upper, above, len(steps))
+    give, take = expit(below - middle[at_lower]), expit(middle[at_upper] - above)
+    width = np.bincount(at_lower, give * (1 - give), len(steps)) + np.bincount(at_upper, take * (1 - take), len(steps))
+    if not (width > 0).all():
+        return Expectation(np.float64(np.nan), np.float64(np.nan))
+    influence = np.zeros(level.shape)  # of each draw on the sum of all bridges, to first order
+    influence[lower] += give / width[at_lower]
+    influence[upper] -= take / width[at_upper]
+    total = np.sum(middle - np.log(counts[:-1] / counts[1:]))
+    return Expectation(-total - (betas[0] - betas[-1]) * reference, error_of_mean(influence * influence.size))
+
+
+def _bridge(at_lower: np.ndarray, below: np.ndarray, at_upper: np.ndarray, above: np.ndarray, num: int) -> np.ndarray:
+    """Return M of each of ``num`` bridges, by Newton's method within brackets.
+
+    ``at_lower`` is the bridge at whose lower end each of some draws stands and ``below`` its dU; ``at_upper`` and
+    ``above`` are those of draws at an upper end.
+    """
+    low, high = np.full(num, np.inf), np.full(num, -np.inf)
+    for at, values in ((at_lower, below), (at_upper, above)):
+        known = np.isfinite(values)
+        np.minimum.at(low, at[known], values[known] - BRACKET)
+        np.maximum.at(high, at[known], values[known] + BRACKET)
+    middle = 0.5 * (low + high)
+    for _ in range(MOST_STEPS):
+        give, take = expit(below - middle[at_lower]), expit(middle[at_upper] - above)
+        slack = np.bincount(at_lower, give, num) - np.bincount(at_upper, take, num)
+        low, high = np.where(slack > 0, middle, low), np.where(slack > 0, high, middle)
+        slope = np.bincount(at_lower, give * (1 - give), num) + np.bincount(at_upper, take * (1 - take), num)
+        newton = middle + slack / np.maximum(slope, 1e-300)
+        inside = (newton > low) & (newton < high)
+        moved = np.where(inside, newton, 0.5 * (low + high))
+        done = np.abs(moved - middle).max() < 1e-9
+        middle = moved
+        if done:
+            break
+    return middle
+
+
+ESTIMATORS = {"theta": by_theta, "bridges": by_bridges}
+"""Every estimator of the log evidence by its name, the first the one that is reported."""
