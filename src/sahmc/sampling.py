@@ -24,7 +24,7 @@ from sahmc.models.convert import as_model
 from sahmc.models.energy import trace_keep
 from sahmc.models.model import Labels
 from sahmc.models.positions import Unpacker
-from sahmc.results.findings import examine
+from sahmc.results.findings.examine import examine
 from sahmc.results.records import DrawRecord, RunRecord, ThetaRecord, ThetaTrace
 from sahmc.results.result import Result
 from sahmc.run.checkpoint import identity, open_checkpoint, recorded, stored_arguments

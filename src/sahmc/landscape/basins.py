@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,47 +14,212 @@ from sahmc.landscape.descent import energies, roll_down, start_descent
 
 BARRIER_NATS = 2.0
 """The nats that the straight line between two minima must climb above the higher one, or they are one mode."""
-LINE_POINTS = np.linspace(0, 1, 9)[1:-1]
-"""The points of a straight line, as shares of its length, at which the energy is looked at."""
-MOST_BASINS = 64
-"""The largest number of basins that are told apart."""
+SETTLED_NATS = 0.01
+"""The nats that no point loses any more in ROLL_STEPS steps where a descent ends early."""
+ROLL_STEPS = 25
+"""The steps of descent after which it is decided whether to go on."""
+DESCENTS_AT_ONCE, ENERGIES_AT_ONCE = 96, 256
+"""The numbers of points that roll down, and whose energies are computed, at once, so that each is compiled once."""
+NEAREST = 4
+"""The number of nearest anchors to which straight lines are looked at."""
+SAME_PLACE, SAME_NATS = 0.02, 0.1
+"""The distance, in units of the scale of each coordinate, and the nats within which two points are the same."""
+GOLDEN = (5**0.5 - 1) / 2
+"""The golden ratio, whose multiples, less whole numbers, fill a line without ever falling in step with a lattice."""
+FIRST_LOOK = GOLDEN * np.arange(1, 8) % 1
+"""The points of a line, as shares of its length, that are looked at first."""
+CLOSE_LOOK = np.concatenate(
+    [0.5 / 1.7 ** np.arange(12), 1 - 0.5 / 1.7 ** np.arange(1, 12), GOLDEN * np.arange(8, 16) % 1]
+)
+"""The points looked at where those found no barrier: they crowd at both ends, since the way out of a narrow mode climbs
+close to its minimum, however far away the other end is."""
 
 
-@jax.jit
-def _highest_between(
-    energy_fn: TracedFunction, points: Float[Array, "points dim"], end: Float[Array, " dim"]
-) -> Float[Array, " points"]:
-    """Return the highest energy on the straight line from each point to ``end``, the two themselves left out."""
-    line = points[:, None] + jnp.asarray(LINE_POINTS, points.dtype)[:, None] * (end - points)[:, None]
-    energy, _ = energies(energy_fn, line.reshape(-1, points.shape[1]))
-    return jnp.max(energy.reshape(line.shape[:2]), axis=1)
+class BasinMap:
+    """The basins found so far, which grow in number as points roll down.
 
-
-def divide_basins(energy_fn: TracedFunction, points: np.ndarray, energy: np.ndarray) -> tuple[np.ndarray, int]:
-    """Return a mode number for each of ``points`` (point, dim), and the number of energies computed.
-
-    ``energy`` is that of each point. The lowest point that has no mode yet is the bottom of one, and all points are
-    joined to it that a straight line without a barrier joins. Bottoms joined to a common point are one mode. Mode 0 is
-    that of the lowest point; -1 marks points that are left over when there are too many modes.
+    A basin is known by its anchors: points at the bottom of it, most often one. Straight lines without a barrier join
+    further points to the nearest anchors. A point that no line joins is the anchor of a new basin.
     """
-    from scipy.sparse import coo_matrix
-    from scipy.sparse.csgraph import connected_components
 
-    num, ends = len(points), list[int]()
-    joined = np.zeros((num, 0), bool)
-    while not joined.any(axis=1).all() and len(ends) < MOST_BASINS:
-        left = np.flatnonzero(~joined.any(axis=1))
-        ends.append(left[np.argmin(energy[left])])
-        path = np.asarray(_highest_between(energy_fn, jnp.asarray(points), jnp.asarray(points[ends[-1]])))
-        to_end = path < np.maximum(energy, energy[ends[-1]]) + BARRIER_NATS
-        to_end[ends[-1]] = True
-        joined = np.column_stack([joined, to_end])
-    row, column = np.nonzero(joined)
-    graph = coo_matrix((np.ones(len(row)), (row, np.asarray(ends)[column])), shape=(num, num))
-    label = connected_components(graph, directed=False)[1]
-    _, order = np.unique(label[ends], return_index=True)
-    rank = {label[ends][i]: n for n, i in enumerate(sorted(order))}
-    return np.array([rank.get(k, -1) for k in label]), num * len(LINE_POINTS) * len(ends)
+    def __init__(self, energy_fn: TracedFunction, scale: np.ndarray, dtype: Any):
+        self.energy_fn, self.dtype = energy_fn, dtype
+        self.scale = np.asarray(scale, float)
+        self.spent = 0
+        """The number of gradients and energies computed."""
+        self.anchor = np.zeros((0, len(scale)))
+        self.energy = np.zeros(0)
+        """The energy of each anchor."""
+        self.reach = np.zeros(0)
+        """The highest energy on the way from each anchor to the lowest of its basin."""
+        self.basin = np.zeros(0, int)
+        """A number for each anchor, the same for anchors of the same basin."""
+
+    def number(self) -> np.ndarray:
+        """Return the number of the basin of each anchor, the deepest basin being number 0."""
+        names, inverse = np.unique(self.basin, return_inverse=True)
+        low = np.array([self.energy[self.basin == name].min() for name in names])
+        return np.argsort(np.argsort(low, kind="stable"))[inverse] if len(names) else self.basin
+
+    def minima(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the lowest point of each basin, (basin, dim), and the energies there, in the order of ``number``."""
+        number = self.number()
+        lowest = [np.flatnonzero(number == k)[np.argmin(self.energy[number == k])] for k in range(len(set(number)))]
+        return self.anchor[lowest], self.energy[lowest]
+
+    def add(self, points: np.ndarray, scale: np.ndarray | None = None, steps: int = 100) -> np.ndarray:
+        """Let points (point, dim) roll down, and return the anchor that each one ends at.
+
+        They take at most ``steps`` steps in units of ``scale``, (dim,) or (point, dim). -1 marks points whose energy is
+        not finite, and those that have not come to rest and are near no anchor.
+        """
+        scale = np.broadcast_to(self.scale if scale is None else scale, points.shape)
+        parts = [
+            self._roll(points[i : i + DESCENTS_AT_ONCE], scale[i : i + DESCENTS_AT_ONCE], steps)
+            for i in range(0, len(points), DESCENTS_AT_ONCE)
+        ]
+        if not parts:
+            return np.zeros(0, int)
+        position, energy, at_rest = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return self._place(position, energy, at_rest)
+
+    def energies(self, points: np.ndarray) -> np.ndarray:
+        """Return the energies of points (point, dim); +inf where one is not a number."""
+        found = []
+        for i in range(0, len(points), ENERGIES_AT_ONCE):
+            block = points[i : i + ENERGIES_AT_ONCE]
+            energy = energies(self.energy_fn, self._padded(block, ENERGIES_AT_ONCE))[0]
+            found.append(np.asarray(energy, float)[: len(block)])
+        self.spent += len(points)
+        flat = np.concatenate(found) if found else np.zeros(0)
+        return np.where(np.isnan(flat), np.inf, flat)
+
+    def _roll(self, points: np.ndarray, scale: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return where at most DESCENTS_AT_ONCE points roll down to, the energy there, and whether they are at rest.
+
+        Points stay where they are if there are no gradients, or if their energy is not finite.
+        """
+        num = len(points)
+        padded, lengths = self._padded(points, DESCENTS_AT_ONCE), self._padded(scale, DESCENTS_AT_ONCE)
+        if jax.eval_shape(self.energy_fn, padded[0])[1] is None:
+            return points.astype(float), self.energies(points), np.ones(num, bool)
+        start = start_descent(self.energy_fn, padded)
+        finite = jnp.isfinite(start.energy) & jnp.isfinite(start.grad).all(axis=1)
+        now = start._replace(energy=jnp.where(finite, start.energy, -jnp.inf))  # from there nothing goes further down
+        fallen = np.full(num, np.inf)
+        self.spent += num
+        for first in range(0, steps, ROLL_STEPS):
+            after = roll_down(self.energy_fn, now, lengths, min(ROLL_STEPS, steps - first))
+            self.spent += num * min(ROLL_STEPS, steps - first)
+            fallen = np.asarray(jnp.where(finite, now.energy - after.energy, 0.0), float)[:num]
+            now = after
+            if (fallen < SETTLED_NATS).all():
+                break
+        energy = np.asarray(jnp.where(finite, now.energy, jnp.inf), float)[:num]
+        return np.asarray(now.position, float)[:num], energy, fallen < BARRIER_NATS
+
+    def _place(self, points: np.ndarray, energy: np.ndarray, at_rest: np.ndarray) -> np.ndarray:
+        """Return the anchor to which each point belongs; new anchors are made of points that belong to none.
+
+        The lowest point comes first. A point that no line joins to an anchor may still be joined to other points of its
+        basin, along a valley that bends.
+        """
+        label, reach = np.full(len(points), -1), np.full(len(points), np.inf)
+        left, tested = np.isfinite(energy), 0
+        while left.any():
+            tested = self._match(points, energy, np.flatnonzero(left), tested, label, reach)
+            left &= label < 0
+            rest = np.flatnonzero(left & at_rest) if len(self.anchor) else np.flatnonzero(left)
+            if not len(rest):
+                break
+            i = rest[np.argmin(energy[rest])]
+            placed = np.flatnonzero(label >= 0)
+            near = placed[self._nearest(points[i : i + 1], points[placed])[0]] if len(placed) else placed
+            here = np.full(len(near), i)
+            path = np.maximum(self._path(points[here], energy[here], points[near], energy[near]), reach[near])
+            path = np.where(path < self._deepest_rim(label[near], energy[i]), path, np.inf)
+            joined = len(near) > 0 and path.min() < np.inf
+            basin = self.basin[label[near[np.argmin(path)]]] if joined else self.basin.max(initial=-1) + 1
+            label[i], reach[i] = len(self.anchor), path.min() if joined else energy[i]
+            self.anchor = np.concatenate([self.anchor, points[i : i + 1]])
+            self.energy, self.reach = np.append(self.energy, energy[i]), np.append(self.reach, reach[i])
+            self.basin = np.append(self.basin, basin)
+            left[i] = False
+        return label
+
+    def _match(
+        self,
+        points: np.ndarray,
+        energy: np.ndarray,
+        left: np.ndarray,
+        tested: int,
+        label: np.ndarray,
+        reach: np.ndarray,
+    ) -> int:
+        """Join points ``left`` to anchors from number ``tested`` on, filling in ``label`` and ``reach``.
+
+        Return the number of anchors. Basins that have a point in common are one, unless it is higher than a barrier.
+        """
+        if tested == len(self.anchor):
+            return tested
+        near = self._nearest(points[left], self.anchor)
+        row, column = np.nonzero(near >= tested)
+        point, anchor = left[row], near[row, column]
+        same = np.abs(energy[point] - self.energy[anchor]) < SAME_NATS
+        same &= (np.abs(points[point] - self.anchor[anchor]) < SAME_PLACE * self.scale).all(axis=1)
+        path = np.where(same, np.maximum(energy[point], self.energy[anchor]), np.inf)
+        ask = ~same & ~np.isin(point, point[same])
+        ends = point[ask], anchor[ask]
+        path[ask] = self._path(points[ends[0]], energy[ends[0]], self.anchor[ends[1]], self.energy[ends[1]])
+        path = np.maximum(path, self.reach[anchor])
+        for i in np.unique(point[np.isfinite(path)]):
+            mine = np.flatnonzero((point == i) & np.isfinite(path))
+            mine = mine[np.argsort(path[mine], kind="stable")]
+            label[i], reach[i] = anchor[mine[0]], path[mine[0]]
+            for j in mine[1:]:
+                self._merge(anchor[mine[0]], anchor[j], max(path[mine[0]], path[j]))
+        return len(self.anchor)
+
+    def _merge(self, one: int, two: int, path: float) -> None:
+        """Make one basin of those of two anchors if ``path``, the highest energy between them, is no barrier."""
+        basins = self.basin[one], self.basin[two]
+        low = [self.energy[self.basin == basin].min() for basin in basins]
+        if path < max(low) + BARRIER_NATS:
+            self.basin[self.basin == max(basins)] = min(basins)
+
+    def _deepest_rim(self, anchors: np.ndarray, energy: float) -> np.ndarray:
+        """Return the energy at which a barrier begins between a point and the basins of ``anchors``."""
+        low = np.array([self.energy[self.basin == self.basin[k]].min() for k in anchors])
+        return np.maximum(low, energy) + BARRIER_NATS
+
+    def _nearest(self, points: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """Return which NEAREST of ``others`` (other, dim) are nearest to each of ``points``, (point, number)."""
+        from scipy.spatial.distance import cdist
+
+        far = cdist(points / self.scale, others / self.scale)
+        return np.argsort(far, axis=1, kind="stable")[:, :NEAREST]
+
+    def _path(self, one: np.ndarray, energy_one: np.ndarray, two: np.ndarray, energy_two: np.ndarray) -> np.ndarray:
+        """Return the highest energy on the straight line between points of two lists; +inf where there is a barrier."""
+        ends = np.maximum(energy_one, energy_two)
+        path = np.maximum(self._highest(one, two, FIRST_LOOK), ends)
+        clear = path < ends + BARRIER_NATS
+        path[clear] = np.maximum(path[clear], self._highest(one[clear], two[clear], CLOSE_LOOK))
+        return np.where(path < ends + BARRIER_NATS, path, np.inf)
+
+    def _highest(self, one: np.ndarray, two: np.ndarray, shares: np.ndarray) -> np.ndarray:
+        """Return the highest energy at ``shares`` of each line from a point of ``one`` to that of ``two``."""
+        found, step = [], max(1, ENERGIES_AT_ONCE * 8 // len(shares))
+        for i in range(0, len(one), step):
+            start, end = one[i : i + step], two[i : i + step]
+            line = start[:, None] + shares[:, None] * (end - start)[:, None]
+            energy = self.energies(line.reshape(-1, one.shape[1]))
+            found.append(energy.reshape(line.shape[:2]).max(axis=1))
+        return np.concatenate(found) if found else np.zeros(0)
+
+    def _padded(self, points: np.ndarray, size: int) -> Float[Array, "size dim"]:
+        """Return points (point, dim) followed by copies of the first, ``size`` in all."""
+        return jnp.asarray(np.concatenate([points, np.repeat(points[:1], size - len(points), axis=0)]), self.dtype)
 
 
 def find_minima(
@@ -60,16 +227,10 @@ def find_minima(
 ) -> tuple[np.ndarray, np.ndarray, int]:
     """Return the lowest point of each mode that ``points`` roll down to, the mode of each, and the gradients spent.
 
-    Points (point, dim) take ``steps`` steps of descent, in units of ``scale``, a length for each coordinate. They stay
-    where they are if ``energy_fn`` has no gradients.
+    Points (point, dim) take at most ``steps`` steps of descent, in units of ``scale``, a length for each coordinate.
+    They stay where they are if ``energy_fn`` has no gradients. -1 marks points that belong to no mode.
     """
-    if jax.eval_shape(energy_fn, points[0])[1] is None:
-        position, energy, steps = points, np.asarray(energies(energy_fn, jnp.asarray(points))[0]), 0
-    else:
-        end = roll_down(
-            energy_fn, start_descent(energy_fn, jnp.asarray(points)), jnp.asarray(scale, points.dtype), steps
-        )
-        position, energy = np.asarray(end.position), np.asarray(end.energy)
-    label, spent = divide_basins(energy_fn, position, energy)
-    lowest = [np.flatnonzero(label == k)[np.argmin(energy[label == k])] for k in range(label.max() + 1)]
-    return position[lowest], label, len(points) * (steps + 1) + spent
+    basins = BasinMap(energy_fn, scale, points.dtype)
+    anchor = basins.add(points, steps=steps)
+    minima, _ = basins.minima()
+    return minima.astype(points.dtype), np.where(anchor >= 0, basins.number()[anchor], -1), basins.spent

@@ -49,9 +49,11 @@ def start_descent(energy_fn: TracedFunction, points: Float[Array, "points dim"])
 
 @jax.jit
 def roll_down(
-    energy_fn: TracedFunction, descent: Descent, scale: Float[Array, " dim"], steps: Int[Array, ""] | int
+    energy_fn: TracedFunction, descent: Descent, scale: Float[Array, "*points dim"], steps: Int[Array, ""] | int
 ) -> Descent:
     """Take ``steps`` steps of gradient descent with momentum, in units of ``scale``, a length for each coordinate.
+
+    Lengths, ``scale``, are the same for all points, (dim,), or each point has its own, (point, dim).
 
     A step that would raise the energy is taken back, its momentum dropped and its size halved.
     """

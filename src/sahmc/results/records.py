@@ -102,6 +102,10 @@ class Counts(NamedTuple):
     """The jumps tried between known modes."""
     jumps_accepted: Any
     """The jumps that were accepted."""
+    cold: Any = 0
+    """The trajectories at beta = 1; all of them where a tilt knows no temperatures."""
+    cold_diverging: Any = 0
+    """Those of them that diverged."""
 
 
 class ModeAssignment(NamedTuple):

@@ -174,4 +174,17 @@ class WarmupRecord(Frozen):
                 f"adaptation  theta moved by at most {moved.max():.2g}; the level seen least was seen "
                 f"{self.visit_clock:.0%} as often as desired"
             )
+        lines += [f"note        {note}" for note in self.notes]
         return "\n  ".join(lines) + ">"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The notes on what went wrong on the way and was dealt with, which is no fault of the posterior's draws."""
+        found = []
+        if self.pilot is not None and self.pilot.stranded:
+            found.append(f"{self.pilot.stranded} chains could not come down from the start: put where others are")
+        if self.lost:
+            found.append(f"{self.lost} chains did not come back from high temperatures: put where they were")
+        if self.climb is not None and self.climb.ran_away:
+            found.append(f"chains run away above T = {self.climb.hottest:.2g}, for heavy tails: the ladder ends there")
+        return tuple(found)

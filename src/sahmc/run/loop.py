@@ -24,7 +24,7 @@ from sahmc.run.step_size import StepSizeState, update_step_size
 from sahmc.tilt.gain import Gain
 from sahmc.tilt.target import ChainState, TiltedTarget
 from sahmc.tilt.theta import average_theta, visit_clock
-from sahmc.tilt.tilts import Tilt
+from sahmc.tilt.tilts import TemperedTilt, Tilt
 
 NEVER = 2**31 - 1
 """The number of a move that no run reaches."""
@@ -185,10 +185,14 @@ def make_move(
     sahmc = sahmc._replace(theta=average_theta(sahmc.theta, state.t >= schedule.average_from))
     level = info.level if setup.tilt.step_scale.shape[0] > 1 else jnp.zeros_like(info.level)
     steps = update_step_size(state.steps, info.mechanical_acceptance, level, setup.target_accept, schedule.learn_step)
-    trips = update_round_trips(state.trips, info.level, schedule.bottom, schedule.top)
+    own = 0 if used.theta.ndim == 2 else None
+    ends = jax.vmap(setup.tilt.at_ends, (own, 0, 0, None, None))(
+        used.theta, sahmc.chains.energy, info.level, schedule.bottom, schedule.top
+    )
+    trips = update_round_trips(state.trips, *ends)
     weight = log_weights(setup, used.theta, sahmc.theta.visits > 0, sahmc.chains.energy)
     draw = _draw(sahmc.chains, info, weight, setup)
-    sums = _sums(info, setup.kernel.max_tree_depth)
+    sums = _sums(info, setup.kernel.max_tree_depth, isinstance(setup.tilt, TemperedTilt))
     return RunState(sahmc, steps, trips, state.t + schedule.learn_theta, state.t_key + 1), draw, sums
 
 
@@ -214,9 +218,13 @@ def _draw(chains: ChainState, info: TransitionInfo, log_weight: Float[Array, " c
     )
 
 
-def _sums(info: TransitionInfo, deepest: int) -> MoveSums:
-    """Return the sums over chains of a move; ``deepest`` is the largest depth of a tree, 0 if there are none."""
+def _sums(info: TransitionInfo, deepest: int, tempered: bool) -> MoveSums:
+    """Return the sums over chains of a move.
+
+    ``deepest`` is the largest depth of a tree, 0 if there are none; ``tempered`` tells that regions are temperatures.
+    """
     jumped = jnp.isnan(info.mechanical_acceptance)
+    cold = ~jumped & ((info.level == 0) | (not tempered))
     counts = Counts(
         gradients=info.n_steps.sum(),
         diverging=info.diverging.sum(),
@@ -225,6 +233,8 @@ def _sums(info: TransitionInfo, deepest: int) -> MoveSums:
         trajectories=jnp.sum(~jumped),
         jumps=jumped.sum(),
         jumps_accepted=(jumped & info.is_accepted).sum(),
+        cold=cold.sum(),
+        cold_diverging=(cold & info.diverging).sum(),
     )
     return MoveSums(counts, jnp.where(jumped, 0.0, info.mechanical_acceptance).sum())
 

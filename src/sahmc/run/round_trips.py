@@ -26,10 +26,12 @@ def init_round_trips(chains: int) -> RoundTrips:
 
 
 def update_round_trips(
-    trips: RoundTrips, region: Int[Array, " chains"], bottom: Int[Array, ""] | int, top: Int[Array, ""] | int
+    trips: RoundTrips, at_bottom: Bool[Array, " chains"], at_top: Bool[Array, " chains"]
 ) -> RoundTrips:
-    """Return the round trips once every chain is in its ``region``; a trip goes from ``bottom`` to ``top`` and back."""
-    at_bottom, at_top = region <= bottom, (region >= top) & (top > bottom)
+    """Return the round trips once every chain has moved; a trip goes from the bottom to the top and back.
+
+    ``at_bottom`` and ``at_top`` tell which chains are there now.
+    """
     home = at_bottom & trips.reached_top
     reached_top = (trips.reached_top | (trips.from_bottom & at_top)) & ~home
     return RoundTrips(trips.trips + home, trips.from_bottom | at_bottom, reached_top)

@@ -32,6 +32,10 @@ Level = Int[Array, ""]
 """The number of a region or level, counted from 0."""
 
 
+Flag = Bool[Array, ""]
+"""Whether something holds of one chain."""
+
+
 class Tilt(ABC):
     """The interface, and what most tilts share: nothing is drawn before a move, -grad U drives it."""
 
@@ -65,6 +69,10 @@ class Tilt(ABC):
     def draw_level(self, uniform: Energy, theta: Theta, energy: Energy) -> Level:
         """Draw the level at which the next move runs, by a ``uniform`` number between 0 and 1: here always 0."""
         return jnp.zeros((), jnp.int32)
+
+    def at_ends(self, theta: Theta, energy: Energy, region: Level, bottom: Level, top: Level) -> tuple[Flag, Flag]:
+        """Tell whether a chain counted in ``region`` is at the ``bottom``, and whether it is at the ``top``."""
+        return region <= bottom, (region >= top) & (top > bottom)
 
     def potential(self, theta: Theta, energy: Energy, level: Level) -> Energy:
         """Return the energy that drives a trajectory at this level: here U."""
@@ -261,6 +269,16 @@ class TemperedTilt(Tilt):
     def region(self, theta: Theta, energy: Energy, level: Level) -> Level:
         """Return the level of the move before."""
         return level
+
+    def at_ends(self, theta: Theta, energy: Energy, region: Level, bottom: Level, top: Level) -> tuple[Flag, Flag]:
+        """Tell whether a chain is at either end of the ladder, by its level and by its energy.
+
+        Levels are drawn anew before each move, and in few dimensions even the ends overlap: a chain has arrived at one
+        only if its energy is likelier there than at the other.
+        """
+        logits = -_times(self._betas(theta), self._excess(energy)) - theta
+        colder = logits[bottom] >= logits[top]
+        return (region <= bottom) & colder, (region >= top) & (top > bottom) & ~colder
 
     def draw_level(self, uniform: Energy, theta: Theta, energy: Energy) -> Level:
         """Draw a level from the responsibilities p(i | U)."""

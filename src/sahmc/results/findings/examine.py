@@ -1,0 +1,40 @@
+"""The examination of a run: all that can be found wrong with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sahmc.results.findings.agreement import check_agreement, check_weights
+from sahmc.results.findings.ladder import check_evidence, check_ladder, check_theta
+from sahmc.results.findings.modes import LEAST_MASS, check_modes
+from sahmc.results.findings.moves import check_moves
+from sahmc.results.findings.words import ERROR, short_place
+from sahmc.results.quantities import choose_quantities
+from sahmc.results.records import Finding, RunRecord
+
+
+def examine(record: RunRecord, positions: Any) -> tuple[Finding, ...]:
+    """Return what is wrong with a run, errors first.
+
+    ``positions`` is a pytree of arrays (chain, draw, ...) whose numbers are compared between chains.
+    """
+    flat, names, every = choose_quantities(positions)
+    pick = slice(None, None, every[0]), slice(None, None, every[1])
+    found = [*check_moves(record), *check_weights(record), *check_ladder(record), *check_theta(record, every)]
+    found += check_evidence(record)
+    quantities = np.concatenate([flat, record.draws.log_density[pick][..., None]], axis=2).astype(float)
+    names = [*names, "the log density"]
+    weight = record.weight[pick]
+    weight = weight / weight.sum()
+    seen = record.modes
+    if seen is not None and len(seen.energy) > 1:
+        seen = seen._replace(label=seen.label[pick])
+        mass = seen.mass(weight)
+        found += check_modes(seen, mass, seen.chains(record.draws.region[pick] == 0), len(flat))
+        for k in np.flatnonzero((mass > LEAST_MASS) & (mass < 1 - LEAST_MASS)):
+            quantities = np.concatenate([quantities, (seen.label == k)[..., None].astype(float)], axis=2)
+            names.append(f"the mass of the mode near {short_place(seen.minimum[k])}")
+    found += check_agreement(quantities, names, weight)
+    return tuple(sorted(found, key=lambda f: f.severity != ERROR))

@@ -1,0 +1,141 @@
+"""Findings on the ladder: round trips, the climb, theta, and the evidence that rests on them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from sahmc.results.evidence import by_bridges, by_theta, knows_evidence, membership
+from sahmc.results.findings.words import ERROR, WARNING
+from sahmc.results.records import Finding, RunRecord
+from sahmc.tilt.importance import error_of_mean
+from sahmc.tilt.tilts import TemperedTilt
+
+THETA_GAP = 0.5
+"""The nats by which two halves of the chains may disagree on theta."""
+HOME_WARNING, HOME_ERROR = 0.1, 0.01
+"""The least visits to beta = 1, over those desired."""
+LEAST_ROUND_TRIPS = 10
+"""The round trips that all chains together should make."""
+FEW_JUMPS = 100
+"""The accepted jumps that make up for missing round trips."""
+FEWEST_TRIPS = 5
+"""The round trips without which the evidence is not known."""
+EVIDENCE_GAP, EVIDENCE_ERRORS = 0.05, 4.0
+"""The nats, and the standard errors more, by which two estimates of the log evidence may differ."""
+SHORT_LADDER = 0.3
+"""The overlap of the ends of a ladder from which on there is nowhere to travel."""
+LOW_TOP = 3.0
+"""The temperature below which a ladder that heavy tails end is no look-out for other modes."""
+LEAST_RUNGS = 10
+"""The number of temperatures that the climb should have."""
+
+
+def check_ladder(record: RunRecord) -> Iterator[Finding]:
+    """Check round trips and the climb: whether chains could get from one mode to another."""
+    trips, climb = int(record.round_trips.sum()), record.warmup.climb
+    many = record.warmup.num_modes > 1 or climb is None
+    if record.learnt.theta.shape[-1] > 1 and trips < LEAST_ROUND_TRIPS and not _short_ladder(record):
+        bad = trips == 0 and many and record.counts.jumps_accepted < FEW_JUMPS
+        yield Finding(
+            "round-trips",
+            ERROR if bad else WARNING,
+            f"{trips or 'No'} round trips between the posterior and the top of the ladder were made while drawing, so "
+            "modes may be missing" + (" and masses wrong." if many else "."),
+            trips,
+            "Raise tune and draws.",
+        )
+    if climb is None:
+        return
+    tune = record.settings["tune"]
+    if len(climb.down) < LEAST_RUNGS and not climb.ran_away:
+        yield Finding(
+            "climb",
+            WARNING,
+            f"tune = {tune} leaves {len(climb.down)} temperatures for the climb to the top of the ladder: modes may be "
+            "missing.",
+            len(climb.down),
+            f"Raise tune to {math.ceil(1.2 * LEAST_RUNGS / len(climb.down) * tune / 100) * 100} or more.",
+        )
+    if climb.ran_away and climb.hottest < LOW_TOP and len(climb.down) > 2:
+        yield Finding(
+            "tails",
+            WARNING,
+            f"The tails are so heavy that chains run away above T = {climb.hottest:.2g}: heat cannot tell whether "
+            "there are other modes.",
+            climb.hottest,
+            "Give prior and likelihood apart, as a sahmc.Model, if there may be modes further out.",
+        )
+    if many and math.isinf(climb.melting) and not record.settings["prior"]:
+        yield Finding(
+            "top",
+            WARNING,
+            f"Chains remember where they were even at T = {climb.hottest:.3g}: the top, T = {record.warmup.top:.3g}, "
+            "may be too low to join all modes.",
+            climb.hottest,
+            "Raise tune, or give a TemperatureLadder with a higher top.",
+        )
+
+
+def check_theta(record: RunRecord, every: tuple[int, int]) -> Iterator[Finding]:
+    """Check that two halves of the chains visit the levels alike under a frozen theta, and beta = 1 often enough.
+
+    ``every`` is (i, j) to look at every i-th chain and every j-th draw.
+    """
+    chains, regions = record.draws.energy.shape[0], record.learnt.theta.shape[-1]
+    if regions == 1 or record.learnt.theta.ndim > 1 or record.settings["adapt"] != "tune" or chains < 4:
+        return
+    member = membership(record, every)
+    halves = member[0::2], member[1::2]
+    mean = [half.mean(axis=(0, 1)) for half in halves]
+    error = [error_of_mean(half) for half in halves]
+    gap = np.abs(np.log(np.maximum(mean[0], 1e-12) / np.maximum(mean[1], 1e-12)))
+    noise = np.hypot(*(e / np.maximum(m, 1e-12) for e, m in zip(error, mean, strict=True)))
+    worst = float(np.max(np.where(gap > 5 * noise, gap, 0.0)))
+    if worst > THETA_GAP:
+        yield Finding(
+            "theta",
+            WARNING,
+            f"Two halves of the chains put theta {worst:.1f} nats apart: it has not settled.",
+            worst,
+            "Raise tune.",
+        )
+    home = float(member[..., 0].mean() / record.learnt.desired[0])
+    if home < HOME_WARNING:
+        yield Finding(
+            "theta",
+            ERROR if home < HOME_ERROR else WARNING,
+            f"Chains are at beta = 1 {home:.1%} as often as they should be: theta is far off.",
+            home,
+            "Raise tune.",
+        )
+
+
+def _short_ladder(record: RunRecord) -> bool:
+    """Tell whether the two ends of the ladder overlap so far that there is nowhere to travel."""
+    if record.learnt.theta.ndim > 1 or not isinstance(record.tilt, TemperedTilt):
+        return False
+    member = membership(record, (1, max(1, record.draws.energy.shape[1] // 200)))
+    ends = member[..., [0, -1]] / np.maximum(member[..., [0, -1]].mean(axis=(0, 1)), 1e-300)
+    return bool(ends.min(axis=-1).mean() > SHORT_LADDER)
+
+
+def check_evidence(record: RunRecord) -> Iterator[Finding]:
+    """Check that the log evidence has something to stand on: chains that travelled, and two estimators that agree."""
+    if not knows_evidence(record):
+        return
+    trips = int(record.round_trips.sum())
+    one, two = by_theta(record), by_bridges(record)
+    gap, noise = abs(float(one.mean - two.mean)), float(np.hypot(one.mcse, two.mcse))
+    what = ""
+    if trips < FEWEST_TRIPS and not _short_ladder(record):
+        what = f"chains made {trips} round trips between the posterior and the prior"
+    elif not np.isfinite([gap, noise]).all():
+        what = "some level of the ladder was never visited"
+    elif gap > EVIDENCE_GAP + EVIDENCE_ERRORS * noise:
+        what = f"two estimates of it, from theta and from bridges between levels, differ by {gap:.2g} +- {noise:.2g}"
+    if what:
+        words = f"The log evidence is not known: {what}."
+        yield Finding("evidence", ERROR, words, gap, "Raise tune and draws, or start chains nearer to the posterior.")

@@ -1,0 +1,61 @@
+"""Findings on modes: those with too little mass, and those that too few chains have seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from sahmc.results.findings.words import ERROR, WARNING, short_place
+from sahmc.results.records import Finding, ModeAssignment
+
+LEAST_MASS = 0.01
+"""The mass from which a mode counts."""
+SEEN_BY = 0.25
+"""The share of the chains that must have seen a mode."""
+MODES_NAMED = 4
+"""The number of rarely seen modes that are named; the rest are counted."""
+EXPECTED_MASS = 0.2
+"""The mass expected of a mode, by its depth and width, from which its absence is reported."""
+
+
+def check_modes(seen: ModeAssignment, mass: np.ndarray, chains: np.ndarray, total: int) -> Iterator[Finding]:
+    """Check for modes with too little mass, and for modes that too few chains have seen.
+
+    ``mass`` and ``chains`` hold the mass of each mode and the number of chains that saw it, out of ``total``.
+    """
+    for k, expected in enumerate(seen.expected):
+        near = short_place(seen.minimum[k])
+        if expected > EXPECTED_MASS and mass[k] < expected / 10:
+            yield Finding(
+                "modes",
+                WARNING,
+                f"The mode near {near} should hold {expected:.2f} of the mass by its depth and width, but in the draws "
+                f"it holds {mass[k]:.2g}.",
+                float(expected),
+                "Chains may not find their way into it: raise tune and draws, and leave jumps on.",
+            )
+    rare = np.flatnonzero((mass >= LEAST_MASS) & (chains < SEEN_BY * total))
+    rare = rare[np.lexsort([-mass[rare], seen.known[rare]])]  # those found late first, then by mass
+    for k in rare[:MODES_NAMED]:
+        late = "" if seen.known[k] else ", and found only while draws were made, so its mass is not known"
+        yield Finding(
+            "modes",
+            WARNING if seen.known[k] else ERROR,
+            f"The mode near {short_place(seen.minimum[k])}, of mass {mass[k]:.2f}, was seen by {chains[k]} of {total} "
+            f"chains{late}.",
+            float(chains[k]),
+            "Raise draws and tune, or start some chains there with initvals.",
+        )
+    rest = rare[MODES_NAMED:]
+    if len(rest):
+        late_ones = int((~np.asarray(seen.known, bool)[rest]).sum())
+        yield Finding(
+            "modes",
+            ERROR if late_ones else WARNING,
+            f"{len(rest)} more modes, of mass {mass[rest].sum():.2f} together, were each seen by less than a quarter "
+            f"of the chains; {late_ones} of them were found only while draws were made.",
+            float(len(rest)),
+            "Raise draws and tune. If parts of the model can change places, masses of single modes mean little: look "
+            "at quantities that do not depend on their order.",
+        )
