@@ -1,5 +1,6 @@
 """Basins are counted and placed."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -11,8 +12,11 @@ from sahmc.testing.targets import eight_modes, gaussian, mixture, two_widths
 
 
 def program_of(target):
-    example = jnp.asarray(target.start, jnp.float32)
-    return trace_energy(Model(log_density=target.log_density), lambda flat: flat, example, True)
+    return program(target.log_density, len(target.start))
+
+
+def program(log_density, dim):
+    return trace_energy(Model(log_density=log_density), lambda flat: flat, jnp.zeros(dim, jnp.float32), True)
 
 
 def gaussians(centres, widths, num, seed=0):
@@ -45,7 +49,62 @@ def corners(dim):
 def test_minima_are_counted_and_placed(target, centres, widths):
     draws = gaussians(centres, widths, 12)
     minima, label, spent = find_minima(program_of(target), draws, np.ones(draws.shape[1]), 100)
-    assert len(minima) == len(centres) and spent >= 101 * len(draws)
+    assert len(minima) == len(centres) and spent >= 26 * len(draws)
     assert len(np.unique(label.reshape(len(centres), 12), axis=1).T) == 1
     if len(centres) > 1:
         assert all(np.abs(minima - c).max(axis=1).min() < 0.3 for c in np.asarray(centres))
+
+
+def ten_on_a_line(x):
+    return jax.nn.logsumexp(-0.5 * jnp.sum((x - 6.0 * jnp.arange(10)[:, None] * jnp.array([1.0, 0.0])) ** 2, axis=1))
+
+
+def seventeen_phases(x):
+    return 200 * jnp.cos(x[0]) - 0.5 * (x[0] / 25) ** 2
+
+
+@pytest.mark.parametrize("scale", [0.07, 1.0, 10.0])
+@pytest.mark.parametrize(
+    ("log_density", "centres"),
+    [
+        (ten_on_a_line, 6.0 * np.arange(10)[:, None] * [1.0, 0.0]),
+        (seventeen_phases, 2 * np.pi * np.arange(-8, 9)[:, None]),
+    ],
+    ids=["ten on a line", "seventeen phases"],
+)
+def test_a_lattice_of_modes_is_not_out_of_step_with_where_the_line_is_looked_at(log_density, centres, scale):
+    draws = gaussians(centres, [0.07] * len(centres), 96 // len(centres))
+    minima, _, _ = find_minima(program(log_density, centres.shape[1]), draws, np.full(centres.shape[1], scale), 100)
+    assert len(minima) == len(centres)
+    assert all(np.abs(minima - centre).max(axis=1).min() < 0.1 for centre in centres)
+
+
+def test_a_narrow_mode_far_away_is_told_apart():
+    """The way out of it climbs within a thousandth of the line; then the line runs level."""
+
+    def log_density(x):
+        return jnp.logaddexp(-0.5 * jnp.sum(x**2), 3 - 0.5 * jnp.sum((x - 300.0) ** 2) / 0.3**2)
+
+    draws = np.concatenate([np.zeros((4, 2)), np.full((4, 2), 300.1)]).astype(np.float32)
+    assert len(find_minima(program(log_density, 2), draws, np.ones(2), 100)[0]) == 2
+
+
+def test_a_bent_valley_is_one_mode():
+    """A banana whose tips no straight line joins, with points all along it."""
+
+    def log_density(x):
+        return -0.5 * (x[0] / 4) ** 2 - 0.5 * ((x[1] - x[0] ** 2) / 0.5) ** 2
+
+    along = np.linspace(-8, 8, 40)
+    draws = np.stack([along, along**2], axis=1).astype(np.float32)
+    minima, label, _ = find_minima(program(log_density, 2), draws, np.ones(2), 25)
+    assert len(minima) == 1 and (label == 0).all()
+
+
+def test_points_without_a_finite_energy_are_left_out():
+    def log_density(x):
+        return jnp.where(x[0] > 5, -jnp.inf, -0.5 * jnp.sum(x**2))
+
+    draws = np.array([[9.0, 0.0], [1.0, 1.0], [np.nan, 0.0], [-1.0, 2.0]], np.float32)
+    minima, label, _ = find_minima(program(log_density, 2), draws, np.ones(2), 100)
+    assert list(label) == [-1, 0, -1, 0] and np.abs(minima).max() < 0.01
