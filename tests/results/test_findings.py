@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from sahmc.results.findings import DRIFT_WARNING, LEAST_ESS, RHAT_WARNING, _agreement, _modes
+from sahmc.results.findings.agreement import DRIFT_WARNING, LEAST_ESS, RHAT_WARNING, check_agreement
+from sahmc.results.findings.modes import check_modes
 from sahmc.results.records import ModeAssignment
 
 NAMES = ["one", "two"]
@@ -22,7 +23,7 @@ def draws(chains=16, num=1000, rho=0.0, seed=0):
 
 def codes(values, weight=None):
     weight = np.full(values.shape[:2], 1 / (values.shape[0] * values.shape[1])) if weight is None else weight
-    return {f.code: f for f in _agreement(values, NAMES, weight)}
+    return {f.code: f for f in check_agreement(values, NAMES, weight)}
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -80,7 +81,7 @@ def test_what_does_not_move_is_an_error():
 )
 def test_modes_that_few_chains_saw(mass, chains, known, severity):
     masses = np.array([1 - mass, mass])
-    found = _modes(assignment([True, known], masses), masses, np.array([32, chains]), 32)
+    found = check_modes(assignment([True, known], masses), masses, np.array([32, chains]), 32)
     assert [f.severity for f in found] == ([severity] if severity else [])
 
 
@@ -90,4 +91,4 @@ def assignment(known, expected):
 
 def test_a_mode_whose_depth_and_width_promise_more_than_it_holds():
     seen = assignment([True, True], [0.4, 0.6])
-    assert [f.severity for f in _modes(seen, np.array([1.0, 0.0]), np.array([32, 0]), 32)] == ["warning"]
+    assert [f.severity for f in check_modes(seen, np.array([1.0, 0.0]), np.array([32, 0]), 32)] == ["warning"]

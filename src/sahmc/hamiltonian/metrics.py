@@ -160,7 +160,7 @@ class DenseMetric(ConstantMetric):
 
     def velocity(self, momentum: Vector) -> Vector:
         """Return M^-1 y."""
-        return jnp.asarray(self.inverse_mass, momentum.dtype) @ momentum
+        return jnp.matmul(jnp.asarray(self.inverse_mass, momentum.dtype), momentum, precision="highest")
 
 
 def _floats(values: Any) -> Float[Array, "*any"]:
@@ -216,7 +216,8 @@ class LowRankMetric(ConstantMetric):
     def _stretched(self, vector: Vector, by: Float[Array, " rank"]) -> Vector:
         """Return (I + V (diag(by) - I) V') vector."""
         columns = jnp.asarray(self.vectors, vector.dtype)
-        return vector + columns @ (jnp.asarray(by - 1.0, vector.dtype) * (columns.T @ vector))
+        along = jnp.asarray(by - 1.0, vector.dtype) * jnp.matmul(columns.T, vector, precision="highest")
+        return vector + jnp.matmul(columns, along, precision="highest")
 
     def momentum(self, noise: Vector) -> Vector:
         """Return y = S^-1 (I + V (diag(values^-1/2) - I) V') z."""

@@ -32,8 +32,8 @@ def to_datatree(
 ) -> xr.DataTree:
     """Return a run as a tree, with the groups of ``Result.to_datatree``.
 
-    ``index`` holds the chain and the draw of each equal-weight draw; ``rejuvenated`` are these draws after some moves,
-    or None. ``coords`` and ``dims`` are ArviZ's, added to those that the model has.
+    ``index`` holds the chain and the draw of each equal-weight draw, as rows; ``rejuvenated`` are these draws after
+    some moves, or None. ``coords`` and ``dims`` are ArviZ's, added to those that the model has.
     """
     import arviz_base
     import xarray as xr
@@ -43,7 +43,7 @@ def to_datatree(
     for name in dims:
         require(name in variables, f"dims must be those of a variable, which are {known}", name, "rename or drop it")
     shape = record.draws.log_weight.shape
-    chosen = tuple(part.reshape(shape) for part in index)
+    chosen = index
     statistics = _statistics(record)
     if rejuvenated is None:
         posterior = {k: np.asarray(x[chosen]) for k, x in variables.items()}
@@ -51,6 +51,7 @@ def to_datatree(
     else:
         posterior = {k: x.reshape(*shape, *x.shape[1:]) for k, x in named(rejuvenated.values).items()}
         stats = {"lp": rejuvenated.log_density.reshape(shape), "moved": rejuvenated.moved.reshape(shape)}
+    stats["source"] = np.array(index[0])
     groups = {
         "posterior": posterior,
         "sample_stats": stats,

@@ -20,7 +20,7 @@ from sahmc.results.mode_table import ModeTable, mode_table
 from sahmc.results.records import DrawRecord, Finding, ModeAssignment, Rejuvenated, RunRecord, ThetaTrace
 from sahmc.results.summary import Summary, summarise
 from sahmc.results.warmup_record import WarmupRecord
-from sahmc.tilt.importance import Expectation, kish_efficiency
+from sahmc.tilt.importance import Expectation, kish_efficiency, resample_rows
 from sahmc.tilt.partition import EnergyPartition, TemperatureLadder
 from sahmc.tilt.tilts import Tilt
 
@@ -263,13 +263,17 @@ class Result:
         """
         return evidence.log_omega(self.record, log_total)
 
-    def log_evidence(self) -> Expectation:
+    def log_evidence(self, method: str = "theta") -> Expectation:
         """Return the log of the integral of prior times likelihood over that of the prior, and its standard error.
+
+        ``method`` is "theta", from theta and the visits to both ends of the ladder, or "bridges", from the energies at
+        each level (Bennett's acceptance ratio between neighbours). Both are nan where the run does not support them;
+        a finding of severity "error" then says why.
 
         This needs a ``Model`` with its prior apart, and a tempered tilt whose last level is the prior, beta = 0, with
         one theta for all chains that was frozen while draws were made.
         """
-        return evidence.log_evidence(self.record)
+        return evidence.log_evidence(self.record, method)
 
     def modes(self) -> ModeTable:
         """Return the modes of the posterior, heaviest first, found without being told how many.
@@ -286,8 +290,8 @@ class Result:
         """Return a table of every quantity, and the findings in words: print it, or take ``to_dataframe()``.
 
         Its columns are mean, standard deviation and highest-density interval of probability ``prob`` of the posterior,
-        Monte Carlo standard error, effective sample size, and R-hat with weights. The quantities are the coordinates of
-        the position, or what ``fn`` of it returns.
+        Monte Carlo standard error, effective sample size, and R-hat (ArviZ's, of equal-weight draws, each row from one
+        chain). The quantities are the coordinates of the position, or what ``fn`` of it returns.
         """
         return summarise(self.record, fn, prob)
 
@@ -302,8 +306,9 @@ class Result:
         """Return an ``xarray.DataTree`` in ArviZ's schema.
 
         ``posterior``, ``sample_stats``
-            As many draws as were made, resampled to have equal weight, chain by chain in time order; heavy draws
-            repeat. With ``rejuvenate=k`` each is then moved by k plain transitions of the kernel, so that next to none
+            As many draws as were made, resampled to have equal weight, in time order; heavy draws repeat. Each row is
+            of one chain, ``sample_stats.source``; a chain fills as many rows as its share of the weight is worth. With
+            ``rejuvenate=k`` each is then moved by k plain transitions of the kernel, so that next to none
             do; ``seed`` is for both.
         ``weighted_posterior``, ``weighted_sample_stats``
             The draws as they were made, of the tilted density, with ``log_weight``, ``region`` and ``energy``.
@@ -317,8 +322,9 @@ class Result:
         ``coords`` and ``dims`` are ArviZ's, for variables named as in the draws; the model's own need not be given.
         """
         require_count(rejuvenate, "rejuvenate", least=0)
-        index = self.resample_index(self.log_weight.size, seed)
-        moved = self._alive("rejuvenate").rejuvenate(index, rejuvenate, seed) if rejuvenate else None
+        index = resample_rows(self.weight, seed)
+        flat = tuple(part.ravel() for part in index)
+        moved = self._alive("rejuvenate").rejuvenate(flat, rejuvenate, seed) if rejuvenate else None
         return to_datatree(self.record, index, moved, coords or {}, dims or {})
 
     def to_inferencedata(

@@ -15,7 +15,7 @@ from sahmc._support.validate import require
 from sahmc.models.positions import labels, named
 from sahmc.results.expectations import resample_index, values
 from sahmc.results.records import Finding, RunRecord
-from sahmc.tilt.importance import by_columns, weighted_ess, weighted_mean, weighted_rhat, weighted_variance
+from sahmc.tilt.importance import by_columns, rank_rhat, resample_rows, weighted_ess, weighted_mean, weighted_variance
 
 SHOWN_ROWS = 40
 """The most rows that are printed; all are in the DataFrame."""
@@ -98,6 +98,7 @@ def summarise(record: RunRecord, fn: PositionFn | None, prob: float) -> Summary:
     require(0 < prob < 1, "prob must lie in (0, 1)", prob, "pass 0.94, say")
     weight = record.weight
     index = resample_index(record, min(weight.size, INTERVAL_DRAWS), 0)
+    rows = resample_rows(weight, 0)
     low, high = (f"hdi_{50 * (1 - prob):.3g}%", f"hdi_{50 * (1 + prob):.3g}%")
 
     def measure(columns: np.ndarray) -> tuple[Any, ...]:
@@ -107,7 +108,7 @@ def summarise(record: RunRecord, fn: PositionFn | None, prob: float) -> Summary:
             np.sqrt(weighted_variance(columns, weight)),
             error,
             weighted_ess(columns, weight),
-            weighted_rhat(columns, weight),
+            rank_rhat(columns[rows]),
         )
         constant = (0.0, 0.0, np.nan, np.nan)
         return (mean, *(np.where(still, c, x) for c, x in zip(constant, found, strict=True)))

@@ -159,7 +159,7 @@ class WarmupRecord(Frozen):
         if self.pilot is not None:
             lines.append(
                 f"pilot       step size {self.pilot.step_size:.3g}, lowest energy about {self.pilot.u_min:.4g}, "
-                f"effective dimension {self.pilot.dim:.3g}"
+                f"which spreads as in {self.pilot.dim:.3g} dimensions"
             )
         if self.climb is not None:
             lines.append(f"climb       {self.climb}")

@@ -169,3 +169,25 @@ def systematic_resample(weight: np.ndarray, size: int, rng: np.random.Generator)
     """Draw ``size`` sorted indices into flat weights, index i about size * w_i times, so that time order is kept."""
     points = (rng.random() + np.arange(size)) / size
     return np.minimum(np.searchsorted(np.cumsum(weight / weight.sum()), points), weight.size - 1)
+
+
+def resample_rows(weight: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return which chain and which draw each equal-weight draw is, as arrays of rows: each row from one chain alone.
+
+    ``weight`` is (chain, draw). There are as many rows as chains, and a chain fills as many as its share of the weight
+    is worth, so that heavy chains count for more; within a row draws are resampled by their weights, in time order. A
+    row that held draws of two chains would hide that they disagree. ``seed`` is for the few random numbers it takes.
+    """
+    rng = np.random.default_rng(seed)
+    chain = systematic_resample(weight.sum(axis=1), len(weight), rng)
+    draw = np.stack([systematic_resample(weight[c], weight.shape[1], rng) for c in chain])
+    return np.broadcast_to(chain[:, None], draw.shape), draw
+
+
+def rank_rhat(rows: np.ndarray) -> np.ndarray:
+    """Return ArviZ's R-hat, split and rank-normalised, of each quantity of equal-weight draws (row, draw, quantity)."""
+    from arviz_stats.base import array_stats
+
+    if rows.shape[1] < 8 or len(rows) < 2:
+        return split_rhat(rows)
+    return np.asarray(array_stats.rhat(rows, chain_axis=0, draw_axis=1, method="rank"))

@@ -25,6 +25,8 @@ CLIMB_LIMIT = 1e6
 RUNAWAY_LEAP, RUNAWAY_GROWTH = 10.0, 3.0
 """The signs that chains run away: their variance over T leaps by the first factor from one rung to the next, and then,
 at the same temperature, goes on to grow by the second."""
+SCOUTED = (1e4, 1e5, 1e6)
+"""The temperatures above CLIMB_TO at which chains look for modes too far away for the climb."""
 MODEST_TEMPERATURE = 1.5
 """The highest temperature of a climb where chains ran away at once."""
 FEWEST_RUNGS, MOST_RUNGS = 4, 18
@@ -42,6 +44,8 @@ class ClimbOutcome(NamedTuple):
     """The draws at beta = 1 after cooling, (draw, chain, dim)."""
     energies: np.ndarray
     """The mean energy of each chain there."""
+    scouts: np.ndarray
+    """The points (point, dim) that chains saw far above the top, as they were."""
     gradients: int
     """The gradients spent."""
 
@@ -125,6 +129,7 @@ def run_climb(
         state = ascent.visits[-1].state
         betas = [visit.rung.beta for visit in reversed(ascent.visits)]
 
+    scouts, scouted = _scout(climber, ascent, max(2, moves // (3 * count)))
     down: list[Visit] = []
     before = ascent.visits[-1] if ascent.visits else None
     for beta in betas[:-1]:
@@ -135,9 +140,27 @@ def run_climb(
     down.append(last)
     late = last.draws.position[len(last.draws.position) // 4 :]
     up_rungs, down_rungs = (tuple(visit.rung for visit in way) for way in (ascent.visits, down))
-    spent = ascent.gradients + sum(visit.gradients for visit in down)
+    spent = ascent.gradients + scouted + sum(visit.gradients for visit in down)
     climb = Climb(up_rungs, down_rungs, ascent.ran_away, ascent.slow)
-    return ClimbOutcome(climb, last.state, late, last.energies, spent)
+    return ClimbOutcome(climb, last.state, late, last.energies, scouts, spent)
+
+
+def _scout(climber: Climber, ascent: Ascent, moves: int) -> tuple[np.ndarray, int]:
+    """Return where copies of the chains are after ``moves`` moves at each temperature of SCOUTED, and the gradients.
+
+    The spread of a well grows with the heat without end, so there is no temperature at which one may say that there is
+    nothing further out. The chains themselves stay where they are. Where they ran away, or a prior is the top, there
+    are no scouts.
+    """
+    seen, spent = [], 0
+    last = ascent.visits[-1] if ascent.visits and not ascent.ran_away else None
+    for hot in SCOUTED if last is not None else ():
+        if 1 / hot < last.rung.beta:
+            last = climber.visit(last.state, 1 / hot, last, moves)
+            spent += last.gradients
+            seen.append(np.asarray(last.draws.position[-1]))
+    dim = climber.scale.size
+    return np.concatenate(seen) if seen else np.empty((0, dim)), spent
 
 
 def _go_up(climber: Climber, state: RunState, count: int, moves: int) -> Ascent:

@@ -54,9 +54,9 @@ def fit_pilot(dim: float, mean_energy: float, prior_energy: float | None, **fiel
 def effective_dim(dim: int, energy: np.ndarray) -> float:
     """Return the dimension of the position or, where it is far from that, 2 Var U, which is d for a Gaussian well.
 
-    The variance is that of ``energy`` (draw, chain) within chains.
+    The variance is that of ``energy`` (draw, chain) within a typical chain: those still coming down must not count.
     """
-    measured = 2.0 * float(energy.var(axis=0, dtype=float).mean())
+    measured = 2.0 * float(np.median(energy.var(axis=0, dtype=float)))
     return measured if math.isfinite(measured) and measured > 0 and not dim / 2 <= measured <= 2 * dim else float(dim)
 
 

@@ -11,7 +11,8 @@ import numpy as np
 from jaxtyping import Array, Bool
 
 from sahmc.kernels.jump import Jump
-from sahmc.landscape.mode_finder import ModeFinder
+from sahmc.landscape.descent import roll_down, start_descent
+from sahmc.landscape.mode_finder import DESCENT_STEPS, DESCENTS, ModeFinder
 from sahmc.landscape.modes import Modes, no_modes
 from sahmc.results.records import ThetaTrace
 from sahmc.results.warmup_record import Climb, Pilot, WarmupRecord
@@ -120,13 +121,31 @@ def _explore(context: WarmupContext, piloted: PilotOutcome) -> Landscape:
         return Landscape(home, None, finder, modes, 0, 0, 0)
     assert pilot is not None
     done = run_climb(context, home, piloted.kernel, pilot, finder.scale, finder.draws)
-    lost = ~(done.energies < pilot.mean_energy + LOST_NATS + LOST_NATS_PER_DIM * dim)
+    high = LOST_NATS + LOST_NATS_PER_DIM * dim
+    lost = ~(done.energies < pilot.mean_energy + high)
     state, spent = _put_back(done.state, home, jnp.asarray(lost)), 0
     if plan.looks_for_modes:
         back = done.draws[:, ~lost]
         finder = finder.with_draws(back)
-        modes, spent = finder.find(back[-1], modes)
+        ends, rolled = _roll_down(context, done.scouts, finder.scale, pilot.mean_energy + high)
+        modes, spent = finder.find(np.concatenate([back[-1], ends]), modes)
+        spent += rolled
     return Landscape(state, done.climb, finder, modes, int(lost.sum()), done.gradients, spent)
+
+
+def _roll_down(context: WarmupContext, scouts: np.ndarray, scale: np.ndarray, bound: float) -> tuple[np.ndarray, int]:
+    """Return where ``scouts`` (point, dim) roll down to, those that end below the energy ``bound``, and the gradients.
+
+    ``scale`` is the unit of length of each coordinate.
+    """
+    if not len(scouts):
+        return scouts, 0
+    points = jnp.asarray(scouts[np.resize(np.arange(len(scouts)), DESCENTS)])  # a shape that is compiled anyway
+    end = roll_down(
+        context.energy_fn, start_descent(context.energy_fn, points), jnp.asarray(scale, points.dtype), DESCENT_STEPS
+    )
+    low = np.asarray(end.energy) < bound
+    return np.asarray(end.position)[low], DESCENTS * (DESCENT_STEPS + 1)
 
 
 def _put_back(state: RunState, home: RunState, lost: Bool[Array, " chains"]) -> RunState:
