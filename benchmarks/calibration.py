@@ -23,7 +23,23 @@ import warnings
 from collections import Counter, defaultdict
 from pathlib import Path
 
-FIELDS = ["family", "target", "seed", "z", "log_z", "log_z_error", "errors", "warnings", "trips", "modes", "seconds"]
+FIELDS = [
+    "family",
+    "target",
+    "seed",
+    "z",
+    "log_z",
+    "log_z_error",
+    "log_z_bridges",
+    "errors",
+    "warnings",
+    "trips",
+    "modes",
+    "ess",
+    "mixing",
+    "rhat",
+    "seconds",
+]
 WRONG = 5.0
 LONG = {"draws": 10_000, "tune": 2000}
 
@@ -39,7 +55,11 @@ def targets(family):
     sys.path += [str(Path(__file__).parents[1] / "tests" / "helpers"), str(Path(__file__).parent)]
     import everyday_models
     import models_numpyro
-    import models_pymc
+
+    try:
+        import models_pymc
+    except ImportError:
+        models_pymc = type("none", (), {"MODELS": {}})
 
     numbered = {"numpyro": models_numpyro.MODELS, "pymc": models_pymc.MODELS, "own": everyday_models.MODELS}
     return [f"{kind}/{name}" for kind, models in numbered.items() for name in models]
@@ -75,7 +95,11 @@ def problem(family, name):
         return target.log_density, np.asarray(target.start, np.float32), keywords, against, None
     if family == "evidence":
         target = evidence_targets()[name]()
-        return target.model, None, {}, lambda r: target.mass_z(r.expectation(target.answers)), target.log_evidence
+
+        def masses(result):
+            return target.mass_z(result.expectation(target.answers)) if target.truth.size else np.zeros(0)
+
+        return target.model, None, {}, masses, target.log_evidence
     model, start, one_mode = everyday(name)
 
     def answers(values):
@@ -87,7 +111,8 @@ def problem(family, name):
     def against(result):
         found = result.expectation()
         error = np.hypot(answers(found.mcse), own)
-        return (answers(found.mean) - truth) / np.where(error > 0, error, np.inf)
+        off = answers(found.mean) - truth
+        return np.where(np.abs(off) > 1e-5 * (1 + np.abs(truth)), off / np.where(error > 0, error, np.inf), 0.0)
 
     return model, start, {}, against, None
 
@@ -99,12 +124,13 @@ def everyday(name):
     targets("models")
     import everyday_models
     import models_numpyro
-    import models_pymc
 
     kind, name = name.split("/")
     if kind == "own":
         return everyday_models.MODELS[name]()
     if kind == "pymc":
+        import models_pymc
+
         return sahmc.from_pymc(models_pymc.MODELS[name]()), None, True
     function, arguments = models_numpyro.MODELS[name]
     return sahmc.from_numpyro(function, *arguments), None, True
@@ -115,6 +141,23 @@ def long_run(sahmc, model, start, one_mode):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return sahmc.sample(model, start, random_seed=10_000, progressbar=False, **settings)
+
+
+def agreement(result):
+    """Return the least effective sample size, and the largest R-hat of influence values and of equal-weight rows."""
+    import jax
+    import numpy as np
+
+    from sahmc.tilt.importance import rank_rhat, resample_rows, weighted_ess, weighted_rhat
+
+    leaves = [np.asarray(x, float).reshape(*x.shape[:2], -1)[..., :20] for x in jax.tree.leaves(result.draws)]
+    values, weight = np.concatenate(leaves, axis=2), result.weight
+    values = values[..., values.std(axis=(0, 1)) > 0]
+    return {
+        "ess": f"{np.nanmin(weighted_ess(values, weight)):.0f}",
+        "mixing": f"{np.nanmax(weighted_rhat(values, weight)):.3f}",
+        "rhat": f"{np.nanmax(rank_rhat(values[resample_rows(weight, 0)])):.3f}",
+    }
 
 
 def run_task(task):
@@ -131,7 +174,9 @@ def run_task(task):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             result = sahmc.sample(model, start, random_seed=seed, progressbar=False, **keywords)
-        codes = {s: " ".join(sorted({f.code for f in result.findings if f.severity == s})) for s in ("error", "warning")}
+        codes = {
+            s: " ".join(sorted({f.code for f in result.findings if f.severity == s})) for s in ("error", "warning")
+        }
         log_z = error = ""
         if truth is not None:
             found = result.log_evidence()
@@ -145,6 +190,8 @@ def run_task(task):
             "log_z_error": error,
             "errors": codes["error"],
             "warnings": codes["warning"],
+            "log_z_bridges": "" if truth is None else f"{float(result.log_evidence('bridges').mean) - truth:.4f}",
+            **agreement(result),
             "trips": int(result.round_trips.sum()),
             "modes": result.warmup.num_modes,
             "seconds": f"{time.perf_counter() - began:.1f}",
@@ -199,6 +246,11 @@ def wrong(row):
     return any(not abs(x) <= WRONG for x in z) or abs(log_z) > WRONG
 
 
+def right(row):
+    """Tell whether a run gave every answer, and none is wrong; one that refused the evidence did not."""
+    return not wrong(row) and not (row["log_z"] and math.isnan(float(row["log_z"])))
+
+
 def rms(values):
     return math.sqrt(sum(v * v for v in values) / len(values)) if values else math.nan
 
@@ -208,7 +260,9 @@ def table(args):
     groups = defaultdict(list)
     for row in rows:
         groups[row["family"], row["target"]].append(row)
-    print("| target | runs | rms z | rms z, log Z | log Z off, rms | NaN | wrong | silent | right, any | right, error | findings |")
+    print(
+        "| target | runs | rms z | rms z, log Z | log Z off, rms | NaN | wrong | silent | right, any | right, error | findings |"
+    )
     print("|---|---|---|---|---|---|---|---|---|---|---|")
     totals, every = defaultdict(Counter), defaultdict(lambda: ([], []))
     for (family, name), group in groups.items():
@@ -224,8 +278,9 @@ def table(args):
             wrong=sum(map(wrong, group)),
             silent=sum(wrong(r) and not r["errors"] and not r["warnings"] for r in group),
             no_error=sum(wrong(r) and not r["errors"] for r in group),
-            alarmed=sum(not wrong(r) and bool(r["errors"] or r["warnings"]) for r in group),
-            wolf=sum(not wrong(r) and bool(r["errors"]) for r in group),
+            right=sum(map(right, group)),
+            alarmed=sum(right(r) and bool(r["errors"] or r["warnings"]) for r in group),
+            wolf=sum(right(r) and bool(r["errors"]) for r in group),
         )
         totals[family] += count
         said = Counter(c for r in group for c in (r["errors"].upper() + " " + r["warnings"]).split())
@@ -234,15 +289,17 @@ def table(args):
             f"{count['wrong']} | {count['silent']} | {count['alarmed']} | {count['wolf']} | "
             f"{', '.join(f'{c} {n}' for c, n in said.most_common(6))} |"
         )
-    print("\n| family | runs | rms z | rms z, log Z | wrong | wrong, no error | silent | right | any finding | error |")
-    print("|---|---|---|---|---|---|---|---|---|---|")
+    print(
+        "\n| family | runs | rms z | rms z, log Z | wrong | wrong, no error | silent | refused | right | any finding | error |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
     for family, count in totals.items():
-        right = count["runs"] - count["wrong"]
+        good = count["right"]
         print(
             f"| {family} | {count['runs']} | {rms(every[family][0]):.2f} | {rms(every[family][1]):.2f} | "
-            f"{count['wrong']} | {count['no_error']} | {count['silent']} | {right} | "
-            f"{count['alarmed']} ({count['alarmed'] / max(1, right):.1%}) | "
-            f"{count['wolf']} ({count['wolf'] / max(1, right):.1%}) |"
+            f"{count['wrong']} | {count['no_error']} | {count['silent']} | {count['nan']} | {good} | "
+            f"{count['alarmed']} ({count['alarmed'] / max(1, good):.1%}) | "
+            f"{count['wolf']} ({count['wolf'] / max(1, good):.1%}) |"
         )
     import jax
 

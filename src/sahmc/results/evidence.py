@@ -16,7 +16,7 @@ from sahmc.tilt.tilts import TemperedTilt
 
 UNDERMINING = frozenset({"evidence", "round-trips", "rhat", "modes", "theta", "weights", "drift", "stuck", "precision"})
 """The codes of findings that, as errors, leave the evidence without support."""
-BRACKET, MOST_STEPS = 50.0, 60
+BRACKET, MOST_STEPS = 50.0, 150
 """The nats beyond all draws between which a bridge is looked for, and the most steps of that search."""
 
 
@@ -138,19 +138,21 @@ def _bridge(at_lower: np.ndarray, below: np.ndarray, at_upper: np.ndarray, above
         known = np.isfinite(values)
         np.minimum.at(low, at[known], values[known] - BRACKET)
         np.maximum.at(high, at[known], values[known] + BRACKET)
-    middle = 0.5 * (low + high)
-    for _ in range(MOST_STEPS):
+    order = np.lexsort([np.concatenate([below, above]), np.concatenate([at_lower, at_upper])])
+    bounds = np.searchsorted(np.concatenate([at_lower, at_upper])[order], np.arange(num + 1))
+    half = np.concatenate([below, above])[order][(bounds[:-1] + bounds[1:]) // 2]  # the median at each bridge
+    middle = np.clip(half, low, high)
+    for i in range(MOST_STEPS):
         give, take = expit(below - middle[at_lower]), expit(middle[at_upper] - above)
         slack = np.bincount(at_lower, give, num) - np.bincount(at_upper, take, num)
         low, high = np.where(slack > 0, middle, low), np.where(slack > 0, high, middle)
         slope = np.bincount(at_lower, give * (1 - give), num) + np.bincount(at_upper, take * (1 - take), num)
         newton = middle + slack / np.maximum(slope, 1e-300)
-        inside = (newton > low) & (newton < high)
-        moved = np.where(inside, newton, 0.5 * (low + high))
-        done = np.abs(moved - middle).max() < 1e-9
-        middle = moved
-        if done:
+        if np.abs(newton - middle).max() < 1e-9:
             break
+        # Energies under a prior can be so far apart that Newton's steps alone do not get there.
+        inside = (newton > low) & (newton < high) & (i % 3 != 2)
+        middle = np.where(inside, newton, 0.5 * (low + high))
     return middle
 
 

@@ -37,7 +37,8 @@ def check_ladder(record: RunRecord) -> Iterator[Finding]:
     """Check round trips and the climb: whether chains could get from one mode to another."""
     trips, climb = int(record.round_trips.sum()), record.warmup.climb
     many = record.warmup.num_modes > 1 or climb is None
-    if record.learnt.theta.shape[-1] > 1 and trips < LEAST_ROUND_TRIPS and not _short_ladder(record):
+    by_jumps = record.counts.jumps_accepted >= FEW_JUMPS * record.draws.energy.shape[0]
+    if record.learnt.theta.shape[-1] > 1 and trips < LEAST_ROUND_TRIPS and not by_jumps and not _short_ladder(record):
         bad = trips == 0 and many and record.counts.jumps_accepted < FEW_JUMPS
         yield Finding(
             "round-trips",

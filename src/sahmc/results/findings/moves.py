@@ -10,8 +10,8 @@ from sahmc.results.findings.words import ERROR, WARNING
 from sahmc.results.records import Finding, RunRecord
 from sahmc.results.warmup_record import FEWEST_CHAINS
 
-DIVERGING_WARNING, DIVERGING_ERROR = 0.001, 0.1
-"""The largest shares of trajectories that may diverge."""
+DIVERGING_WARNING, DIVERGING_ERROR = 0.02, 0.1
+"""The largest shares of trajectories at beta = 1 that may diverge."""
 DEEPEST_SHARE = 0.05
 """The largest share of trajectories that may be cut off at the largest depth."""
 COARSE_WARNING, COARSE_ERROR = 0.05, 0.3
