@@ -101,13 +101,20 @@ def by_theta(record: RunRecord) -> Expectation:
 def by_bridges(record: RunRecord) -> Expectation:
     """Return the log evidence from the draws at each level, by a bridge from each level to the next.
 
-    For levels i and j = i + 1 the log of Z_j / Z_i is M - log(n_i / n_j), where M solves
-    sum over i of s(dU - M) = sum over j of s(M - dU), s is the logistic function and d = beta_i - beta_j: Bennett's
-    acceptance ratio. It asks nothing of theta, nor of how often chains travel; so it can tell where these are wrong.
-    A level without any draw makes it nan.
+    It asks nothing of theta, nor of how often chains travel; so it can tell where these are wrong.
     """
     betas, reference = _ladder(record)
-    level, energy = record.draws.region, np.asarray(record.draws.energy, float) - reference
+    found = bridge_levels(betas, record.draws.region, np.asarray(record.draws.energy, float) - reference)
+    return Expectation(found.mean - (betas[0] - betas[-1]) * reference, found.mcse)
+
+
+def bridge_levels(betas: np.ndarray, level: np.ndarray, energy: np.ndarray) -> Expectation:
+    """Return log Z of the first level less that of the last, from the level and energy of draws (chain, draw).
+
+    For levels i and j = i + 1 the log of Z_j / Z_i is M - log(n_i / n_j), where M solves
+    sum over i of s(dU - M) = sum over j of s(M - dU), s is the logistic function and d = beta_i - beta_j: Bennett's
+    acceptance ratio. A level without any draw makes it nan.
+    """
     counts = np.bincount(level.ravel(), minlength=len(betas)).astype(float)
     if not (counts > 0).all():
         return Expectation(np.float64(np.nan), np.float64(np.nan))
@@ -124,7 +131,7 @@ def by_bridges(record: RunRecord) -> Expectation:
     influence[lower] += give / width[at_lower]
     influence[upper] -= take / width[at_upper]
     total = np.sum(middle - np.log(counts[:-1] / counts[1:]))
-    return Expectation(-total - (betas[0] - betas[-1]) * reference, error_of_mean(influence * influence.size))
+    return Expectation(-total, error_of_mean(influence * influence.size))
 
 
 def _bridge(at_lower: np.ndarray, below: np.ndarray, at_upper: np.ndarray, above: np.ndarray, num: int) -> np.ndarray:
