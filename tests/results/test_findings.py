@@ -1,10 +1,16 @@
 """Findings are there when something is wrong, and not when nothing is."""
 
+import dataclasses
+
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import sahmc
 from sahmc.results.findings.agreement import DRIFT_WARNING, LEAST_ESS, RHAT_WARNING, check_agreement
+from sahmc.results.findings.ladder import check_evidence, check_ladder
 from sahmc.results.findings.modes import check_modes
+from sahmc.results.findings.moves import check_moves
 from sahmc.results.records import ModeAssignment
 
 NAMES = ["one", "two"]
@@ -92,3 +98,49 @@ def assignment(known, expected):
 def test_a_mode_whose_depth_and_width_promise_more_than_it_holds():
     seen = assignment([True, True], [0.4, 0.6])
     assert [f.severity for f in check_modes(seen, np.array([1.0, 0.0]), np.array([32, 0]), 32)] == ["warning"]
+
+
+def test_chains_whose_means_differ_are_not_hidden_by_weights():
+    """Weights that leave a twentieth of the draws dilute R-hat of weighted values to nothing."""
+    values = draws(chains=16, num=400, rho=0.9)
+    values[..., 0] += 1.5 * np.random.default_rng(1).normal(size=(16, 1))
+    weight = np.random.default_rng(2).pareto(1.2, size=(16, 400)) + 1e-3
+    found = codes(values, weight / weight.sum())
+    assert "rhat" in found and "one" in found["rhat"].sentence
+    assert "rhat" not in codes(draws(chains=16, num=400, rho=0.3), weight / weight.sum())
+
+
+def moved(result, **counts):
+    return dataclasses.replace(result.record, counts=result.record.counts._replace(**counts))
+
+
+def test_divergences_count_at_the_posterior_only(result):
+    """On hot levels they cost acceptance there; told of them, a user would reparametrise a linear regression."""
+    cold = result.record.counts.cold
+    hot = moved(result, diverging=result.record.counts.trajectories // 2, cold_diverging=0)
+    assert not [f for f in check_moves(hot) if f.code == "divergences"]
+    found = [f for f in check_moves(moved(result, cold_diverging=cold // 20)) if f.code == "divergences"]
+    assert [f.severity for f in found] == ["warning"]
+
+
+def test_chains_put_back_on_the_way_are_a_note(result):
+    record = dataclasses.replace(result.record, warmup=dataclasses.replace(result.record.warmup, lost=3))
+    assert not [f for f in check_ladder(record) if f.code == "lost"]
+    assert "3 chains did not come back" in repr(record.warmup)
+
+
+def test_a_constant_that_rounds_the_energy_away():
+    """1e7 in 32 bits: neighbouring numbers are a whole nat apart, and masses were nine standard errors off."""
+    result = sahmc.sample(
+        lambda x: -0.5 * jnp.sum(x**2) - 1e7, jnp.zeros(2), draws=50, tune=100, random_seed=0, progressbar=False
+    )
+    found = {f.code: f for f in result.findings}["precision"]
+    assert found.severity == "error" and found.number == 1.0 and "jax_enable_x64" in found.advice
+    small = sahmc.sample(
+        lambda x: -0.5 * jnp.sum(x**2) - 1e4, jnp.zeros(2), draws=50, tune=100, random_seed=0, progressbar=False
+    )
+    assert "precision" not in {f.code for f in small.findings}
+
+
+def test_evidence_is_not_asked_of_a_run_without_a_prior(result):
+    assert list(check_evidence(result.record)) == []

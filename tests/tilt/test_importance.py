@@ -6,6 +6,8 @@ from sahmc.tilt.importance import (
     error_of_mean,
     kish_efficiency,
     log_normalise,
+    resample_rows,
+    split_rhat,
     systematic_resample,
     weighted_ess,
     weighted_mean,
@@ -91,3 +93,29 @@ def test_what_has_overflowed_without_weight_does_not_count():
     for measure in (weighted_mean, weighted_ess, weighted_rhat):
         np.testing.assert_allclose(measure(broken, weight), measure(values, weight))
     assert np.isinf(weighted_mean(broken, np.full((4, 100), 1 / 400)).mean).all()
+
+
+def stuck_chains():
+    """Chains that never leave one of two places, and whose weights differ."""
+    values = np.repeat([0.0, 0.0, 5.0, 5.0], 2)[:, None] + 0.1 * np.random.default_rng(0).normal(size=(8, 200))
+    weight = np.repeat([1.0, 2.5, 1.2, 3.3], 2)[:, None] * np.random.default_rng(1).gamma(1.0, size=(8, 200))
+    return values, weight / weight.sum()
+
+
+def test_rows_are_of_one_chain_and_as_many_as_its_weight():
+    values, weight = stuck_chains()
+    chain, draw = resample_rows(weight, 0)
+    assert (chain == chain[:, :1]).all() and (np.diff(draw, axis=1) >= 0).all()
+    wanted = 8 * weight.sum(axis=1)
+    assert (np.abs(np.bincount(chain[:, 0], minlength=8) - wanted) < 1).all()
+    means = [values[resample_rows(weight, seed)].mean() for seed in range(200)]
+    error = np.std(means) / np.sqrt(len(means))
+    assert abs(np.mean(means) - (weight * values).sum()) < 4 * error
+
+
+def test_rows_show_that_chains_disagree():
+    """Rows cut from all draws resampled together straddle chains, and R-hat weakens."""
+    values, weight = stuck_chains()
+    together = systematic_resample(weight.ravel(), weight.size, np.random.default_rng(0)).reshape(weight.shape)
+    straddling = split_rhat(values.ravel()[together][..., None])[0]
+    assert split_rhat(values[resample_rows(weight, 0)][..., None])[0] > 3 * straddling

@@ -32,6 +32,8 @@ Level = Int[Array, ""]
 """The number of a region or level, counted from 0."""
 
 
+Place = Level | int
+"""The number of a region, in the compiled loop or as a plain number."""
 Flag = Bool[Array, ""]
 """Whether something holds of one chain."""
 
@@ -70,7 +72,7 @@ class Tilt(ABC):
         """Draw the level at which the next move runs, by a ``uniform`` number between 0 and 1: here always 0."""
         return jnp.zeros((), jnp.int32)
 
-    def at_ends(self, theta: Theta, energy: Energy, region: Level, bottom: Level, top: Level) -> tuple[Flag, Flag]:
+    def at_ends(self, theta: Theta, energy: Energy, region: Level, bottom: Place, top: Place) -> tuple[Flag, Flag]:
         """Tell whether a chain counted in ``region`` is at the ``bottom``, and whether it is at the ``top``."""
         return region <= bottom, (region >= top) & (top > bottom)
 
@@ -270,7 +272,7 @@ class TemperedTilt(Tilt):
         """Return the level of the move before."""
         return level
 
-    def at_ends(self, theta: Theta, energy: Energy, region: Level, bottom: Level, top: Level) -> tuple[Flag, Flag]:
+    def at_ends(self, theta: Theta, energy: Energy, region: Level, bottom: Place, top: Place) -> tuple[Flag, Flag]:
         """Tell whether a chain is at either end of the ladder, by its level and by its energy.
 
         Levels are drawn anew before each move, and in few dimensions even the ends overlap: a chain has arrived at one
