@@ -119,6 +119,13 @@ def test_chains_do_not_depend_on_how_many_there_are():
     assert np.allclose(few.draws, many.draws[:2], atol=1e-3)
 
 
+def test_a_region_where_chains_only_start_is_no_end_of_a_round_trip():
+    """All chains start at the very minimum, U = 0, and no move leads back to it."""
+    options = {"kernel": sahmc.HMC(1.2, 1, metric="unit"), "tilt": "step", "adapt": "always", "gain": 20}
+    result = quick(partition=sahmc.EnergyPartition([0.0, 1.0, 2.0]), draws=500, tune=4000, **options)
+    assert result.round_trips.min() > 5
+
+
 def test_gradients_are_counted():
     result = quick(kernel=sahmc.HMC(0.3, 7, metric="unit"), tilt="none", tune=10, draws=20)
     assert result.num_gradients == 4 * 7 * 30

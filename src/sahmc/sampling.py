@@ -42,6 +42,9 @@ from sahmc.tilt.tilts import TemperedTilt, Tilt
 from sahmc.warmup.tempered import WarmupContext
 from sahmc.warmup.warmup import WarmedUp, warm_up
 
+LEAST_SHARE = 1e-3
+"""The share of the moves of the adaptation from which on a region counts as one that chains come to."""
+
 
 def sample(
     model: Any,
@@ -118,7 +121,9 @@ def sample(
     theta
         Whether theta is "shared" by all chains, which learn it together (the default), or one "per-chain" (the paper).
     adapt
-        Whether theta learns during "tune", and is then averaged and frozen (the default), or "always" (the paper).
+        Whether theta learns during "tune", and is then averaged and frozen (the default), or "always" (the paper). The
+        draws are exact once theta is frozen. While it learns they are right only in the limit of a small gain: a theta
+        that moves by a nat before its chains have passed between the modes drives them, and no weight undoes that.
     thin
         The number of iterations of which the last is kept as a draw, an int. Default 1.
     jumps
@@ -247,9 +252,11 @@ def _drawing(plan: Plan, warm: WarmedUp) -> Schedule:
 def _ends(tilt: Tilt, visits: np.ndarray) -> tuple[int, int]:
     """Return the regions between which round trips are counted: the ends of a ladder, or the lowest and highest seen.
 
-    ``visits`` are those to each region during the adaptation.
+    ``visits`` are those to each region during the adaptation. A region in which a chain only happened to start is none
+    that chains could come back to.
     """
-    seen = np.flatnonzero(visits.reshape(-1, visits.shape[-1]).sum(axis=0))
+    share = visits.reshape(-1, visits.shape[-1]).sum(axis=0) / max(1, visits.sum())
+    seen = np.flatnonzero(share >= LEAST_SHARE)
     if isinstance(tilt, TemperedTilt) or not seen.size:
         return 0, tilt.num_regions - 1
     return int(seen[0]), int(seen[-1])

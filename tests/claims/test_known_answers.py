@@ -1,6 +1,7 @@
 """theta, evidence and masses against quadrature and exact values."""
 
 import math
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -225,6 +226,41 @@ def test_the_papers_form_visits_regions_as_desired(set2):
     frequency = result.visits.sum(axis=0) / result.visits.sum()
     assert (frequency[:2] == 0).all()
     assert np.abs(frequency[2:] / 0.1 - 1).max() < 0.05
+
+
+def papers_form(gain, **options):
+    """The paper's form as the README has it, on three equal modes of which chains start in the middle one, at U = 0."""
+    centres = jnp.array([[-8.0, -8.0], [6.0, 6.0], [0.0, 0.0]])
+    return sahmc.sample(
+        lambda x: jax.nn.logsumexp(-0.5 * jnp.sum((x - centres) ** 2, axis=-1)),
+        jnp.zeros(2),
+        thin=10,
+        random_seed=0,
+        kernel=sahmc.HMC(0.3, 20, metric="unit"),
+        tilt="step",
+        partition=PAPER_REGIONS,
+        gain=gain,
+        theta="per-chain",
+        adapt="always",
+        **options,
+    )
+
+
+def test_the_papers_form_is_right_where_theta_learns_slowly():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = papers_form(100, chains=40, tune=20_000, draws=3000)
+        modes = result.modes()
+    assert all(str(warning.message).startswith("sahmc found problems") for warning in caught)
+    assert len(modes) == 3 and all(abs(mode.mass - 1 / 3) < 4 * mode.mcse < 0.25 for mode in modes)
+    assert result.record.learnt.swing < 0.5
+    assert result.record.cold.all()  # whatever its region, a draw shows that a chain was there
+
+
+def test_a_theta_that_learns_too_fast_shows():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert papers_form(5000, chains=4, tune=2000, draws=1000).record.learnt.swing > 1
 
 
 @pytest.mark.parametrize("kernel", ["hmc", "random_walk"])

@@ -14,7 +14,7 @@ from sahmc._support.frozen import Frozen
 from sahmc.models.model import Labels
 from sahmc.results.warmup_record import WarmupRecord
 from sahmc.tilt.partition import EnergyPartition, TemperatureLadder
-from sahmc.tilt.tilts import Tilt
+from sahmc.tilt.tilts import TemperedTilt, Tilt
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,20 @@ class ThetaRecord(Frozen):
     """The step size at each level."""
     trace: ThetaTrace | None = None
     """theta and round trips at some moments of the run."""
+
+    @property
+    def swing(self) -> float:
+        """The nats by which theta moved between neighbouring moments while draws were made, its constant apart.
+
+        That is a root mean square over chains and visited regions; 0 where theta was frozen. Draws are off where it is
+        more than half a nat, since weights hold for a theta that is as good as at rest.
+        """
+        visited = self.visits.reshape(-1, self.visits.shape[-1]).any(axis=0)
+        if self.trace is None or not visited.any() or self.trace.drawing.sum() < 2:
+            return 0.0
+        theta = self.trace.theta[self.trace.drawing][..., visited].astype(float)
+        moved = np.diff(theta - theta.mean(axis=-1, keepdims=True), axis=0)
+        return float(np.sqrt(np.mean(moved**2)))
 
 
 class Counts(NamedTuple):
@@ -193,6 +207,12 @@ class RunRecord(Frozen):
     def weight(self) -> np.ndarray:
         """The importance weights, summing to 1 over all chains and draws."""
         return np.exp(self.draws.log_weight.astype(float))
+
+    @property
+    def cold(self) -> np.ndarray:
+        """Whether each draw tells that its chain was there in the posterior: at beta = 1 or, without levels, always."""
+        region = self.draws.region
+        return region == 0 if isinstance(self.tilt, TemperedTilt) else np.ones(region.shape, bool)
 
     @property
     def partition(self) -> EnergyPartition | TemperatureLadder | None:

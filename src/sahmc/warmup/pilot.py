@@ -82,7 +82,7 @@ def run_pilot(context: WarmupContext, state: RunState) -> PilotOutcome:
     plan, given = context.plan, context.plan.kernel
     dim, num = state.sahmc.chains.position.shape[1], plan.pilot_moves
     if not plan.needs_pilot:
-        return PilotOutcome(None, given, state, np.empty((0, plan.chains, dim)), 0)
+        return PilotOutcome(None, given, state, np.empty((0, plan.chains, dim), state.sahmc.chains.position.dtype), 0)
     kernel, step, spent, stranded = given.tuned(1.0, Spread.unknown(dim)), 0.1, 0, 0
     first = (num // 8, num // 8, num // 4) if plan.has_prior else (num // 2,)
     for i, moves in enumerate(first):
