@@ -17,10 +17,10 @@ from sahmc._support.validate import require, require_library
 from sahmc.models.model import Labels
 from sahmc.models.positions import named
 from sahmc.results.datatree import to_datatree
-from sahmc.results.expectations import resample_index
 from sahmc.results.records import Counts, DrawRecord, Finding, ModeAssignment, RunRecord, ThetaRecord, ThetaTrace
 from sahmc.results.warmup_record import Climb, Pilot, Rung, WarmupRecord
 from sahmc.tilt import TILTS
+from sahmc.tilt.importance import resample_rows
 from sahmc.tilt.partition import TemperatureLadder
 from sahmc.tilt.tilts import Tilt
 
@@ -57,7 +57,7 @@ def save(record: RunRecord, path: str | PathLike[str], overwrite: bool) -> None:
     ``overwrite``.
     """
     target = check_target(path, overwrite)
-    tree = to_datatree(record, resample_index(record, record.draws.log_weight.size, 0), None, {}, {})
+    tree = to_datatree(record, resample_rows(record.weight, 0), None, {}, {})
     tree.attrs.update(
         sahmc_format=FORMAT,
         counts=json.dumps(thawed(record.counts._asdict())),

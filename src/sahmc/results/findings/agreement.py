@@ -55,11 +55,10 @@ def check_agreement(values: np.ndarray, names: list[str], weight: np.ndarray) ->
     if not moves.any():
         yield Finding("stuck", ERROR, "Nothing moved.", 0.0, "Check the log density and where it starts.")
         return
-    found = _chains_differ(values, names, weight)
-    yield from found
+    yield from _chains_differ(values, names, weight)
     ess = np.where(moves, spread / np.where(error > 0, error, 1.0) ** 2, np.inf)
     worst = int(np.argmin(ess))
-    if ess[worst] < LEAST_ESS and not found:
+    if ess[worst] < LEAST_ESS:
         yield Finding(
             "budget",
             WARNING,
@@ -90,8 +89,8 @@ def check_agreement(values: np.ndarray, names: list[str], weight: np.ndarray) ->
         )
 
 
-def _chains_differ(values: np.ndarray, names: list[str], weight: np.ndarray) -> list[Finding]:
-    """Return a finding if chains disagree, by the worst of the quantities; none if they agree.
+def _chains_differ(values: np.ndarray, names: list[str], weight: np.ndarray) -> Iterator[Finding]:
+    """Check that chains agree, by the worst of the quantities.
 
     Two numbers are looked at, because each sees what the other cannot. R-hat of the weighted values w (f - mean) sees
     that chains carry weight of their own; where the weights vary much it hides that the means of chains differ. R-hat
@@ -104,16 +103,14 @@ def _chains_differ(values: np.ndarray, names: list[str], weight: np.ndarray) -> 
     excess = np.maximum((mixing**2 - 1) / (RHAT_WARNING**2 - 1), (apart**2 - 1) / room)
     worst = int(np.argmax(excess))
     if excess[worst] <= 1:
-        return []
+        return
     bad = mixing[worst] > RHAT_ERROR or apart[worst] ** 2 - 1 > APART_ERROR * room
     many = int((excess > 1).sum())
-    return [
-        Finding(
-            "rhat",
-            ERROR if bad else WARNING,
-            f"Chains disagree: R-hat is {apart[worst]:.2f} for {names[worst]}, {mixing[worst]:.2f} with its weights"
-            + (f" (too high for {many} of {len(names)} quantities)." if many > 1 else "."),
-            float(max(mixing[worst], apart[worst])),
-            "Raise draws and tune.",
-        )
-    ]
+    yield Finding(
+        "rhat",
+        ERROR if bad else WARNING,
+        f"Chains disagree: R-hat is {apart[worst]:.2f} for {names[worst]}, {mixing[worst]:.2f} with its weights"
+        + (f" (too high for {many} of {len(names)} quantities)." if many > 1 else "."),
+        float(max(mixing[worst], apart[worst])),
+        "Raise draws and tune.",
+    )

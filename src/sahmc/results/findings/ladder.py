@@ -13,6 +13,8 @@ from sahmc.results.records import Finding, RunRecord
 from sahmc.tilt.importance import error_of_mean
 from sahmc.tilt.tilts import TemperedTilt
 
+THETA_SWING = 0.5
+"""The nats by which theta may move in a 64th of the drawing while it goes on learning."""
 THETA_GAP = 0.5
 """The nats by which two halves of the chains may disagree on theta."""
 HOME_WARNING, HOME_ERROR = 0.1, 0.01
@@ -85,6 +87,16 @@ def check_theta(record: RunRecord, every: tuple[int, int]) -> Iterator[Finding]:
 
     ``every`` is (i, j) to look at every i-th chain and every j-th draw.
     """
+    swing = record.learnt.swing
+    if record.settings["adapt"] == "always" and swing > THETA_SWING:
+        yield Finding(
+            "theta",
+            WARNING,
+            f"theta moved by {swing:.1f} nats in each 64th of the drawing: it drives the chains rather than follows "
+            "them, and masses of modes may be off by more than their errors.",
+            swing,
+            'Give a smaller gain, or adapt="tune", which freezes theta.',
+        )
     chains, regions = record.draws.energy.shape[0], record.learnt.theta.shape[-1]
     if regions == 1 or record.learnt.theta.ndim > 1 or record.settings["adapt"] != "tune" or chains < 4:
         return
