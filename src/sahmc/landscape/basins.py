@@ -15,7 +15,9 @@ from sahmc.landscape.descent import energies, roll_down, start_descent
 BARRIER_NATS = 2.0
 """The nats that the straight line between two minima must climb above the higher one, or they are one mode."""
 SETTLED_NATS = 0.01
-"""The nats that no point loses any more in ROLL_STEPS steps where a descent ends early."""
+"""The nats that a point at rest loses at most in ROLL_STEPS steps. Descents end early where all points are at rest."""
+REST_NATS, FURTHER = 0.1, 4
+"""The nats that it loses at most in a whole descent, and how often points roll on that are near no anchor."""
 ROLL_STEPS = 25
 """The steps of descent after which it is decided whether to go on."""
 DESCENTS_AT_ONCE, ENERGIES_AT_ONCE = 96, 256
@@ -45,6 +47,7 @@ class BasinMap:
     def __init__(self, energy_fn: TracedFunction, scale: np.ndarray, dtype: Any):
         self.energy_fn, self.dtype = energy_fn, dtype
         self.scale = np.asarray(scale, float)
+        self.has_gradient = jax.eval_shape(energy_fn, jnp.zeros(len(scale), dtype))[1] is not None
         self.spent = 0
         """The number of gradients and energies computed."""
         self.anchor = np.zeros((0, len(scale)))
@@ -61,27 +64,37 @@ class BasinMap:
         low = np.array([self.energy[self.basin == name].min() for name in names])
         return np.argsort(np.argsort(low, kind="stable"))[inverse] if len(names) else self.basin
 
+    def lowest(self) -> np.ndarray:
+        """Return the lowest anchor of each basin, in the order of ``number``."""
+        number, order = self.number(), np.argsort(self.energy, kind="stable")
+        return order[np.unique(number[order], return_index=True)[1]]
+
     def minima(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the lowest point of each basin, (basin, dim), and the energies there, in the order of ``number``."""
-        number = self.number()
-        lowest = [np.flatnonzero(number == k)[np.argmin(self.energy[number == k])] for k in range(len(set(number)))]
+        lowest = self.lowest()
         return self.anchor[lowest], self.energy[lowest]
 
     def add(self, points: np.ndarray, scale: np.ndarray | None = None, steps: int = 100) -> np.ndarray:
         """Let points (point, dim) roll down, and return the anchor that each one ends at.
 
-        They take at most ``steps`` steps in units of ``scale``, (dim,) or (point, dim). -1 marks points whose energy is
-        not finite, and those that have not come to rest and are near no anchor.
+        They take at most ``steps`` steps in units of ``scale``, (dim,) or (point, dim); those that are then neither at
+        rest nor near an anchor, as in a valley that bends, take more. -1 marks points whose energy is not finite, and
+        those that come to no end.
         """
         scale = np.broadcast_to(self.scale if scale is None else scale, points.shape)
-        parts = [
-            self._roll(points[i : i + DESCENTS_AT_ONCE], scale[i : i + DESCENTS_AT_ONCE], steps)
-            for i in range(0, len(points), DESCENTS_AT_ONCE)
-        ]
-        if not parts:
-            return np.zeros(0, int)
-        position, energy, at_rest = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return self._place(position, energy, at_rest)
+        label, position, left = np.full(len(points), -1), points.astype(float), np.arange(len(points))
+        for further in range(FURTHER + 1):
+            ends = [
+                self._roll(position[left[i : i + DESCENTS_AT_ONCE]], scale[left[i : i + DESCENTS_AT_ONCE]], steps)
+                for i in range(0, len(left), DESCENTS_AT_ONCE)
+            ]
+            if not ends:
+                break
+            end, energy, lately, fallen = (np.concatenate(part) for part in zip(*ends, strict=True))
+            at_rest = lately < SETTLED_NATS if not further else fallen < REST_NATS
+            position[left], label[left] = end, self._place(end, energy, at_rest)
+            left = left[(label[left] < 0) & np.isfinite(energy)]
+        return label
 
     def energies(self, points: np.ndarray) -> np.ndarray:
         """Return the energies of points (point, dim); +inf where one is not a number."""
@@ -94,29 +107,31 @@ class BasinMap:
         flat = np.concatenate(found) if found else np.zeros(0)
         return np.where(np.isnan(flat), np.inf, flat)
 
-    def _roll(self, points: np.ndarray, scale: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return where at most DESCENTS_AT_ONCE points roll down to, the energy there, and whether they are at rest.
+    def _roll(self, points: np.ndarray, scale: np.ndarray, steps: int) -> tuple[np.ndarray, ...]:
+        """Return where at most DESCENTS_AT_ONCE points roll down to, the energy there, and how far they fell.
 
-        Points stay where they are if there are no gradients, or if their energy is not finite.
+        That is two arrays, the nats lost in the last ROLL_STEPS steps and in all. Points stay where they are if there
+        are no gradients, or if their energy is not finite.
         """
         num = len(points)
         padded, lengths = self._padded(points, DESCENTS_AT_ONCE), self._padded(scale, DESCENTS_AT_ONCE)
-        if jax.eval_shape(self.energy_fn, padded[0])[1] is None:
-            return points.astype(float), self.energies(points), np.ones(num, bool)
+        if not self.has_gradient:
+            return points.astype(float), self.energies(points), np.zeros(num), np.zeros(num)
         start = start_descent(self.energy_fn, padded)
         finite = jnp.isfinite(start.energy) & jnp.isfinite(start.grad).all(axis=1)
         now = start._replace(energy=jnp.where(finite, start.energy, -jnp.inf))  # from there nothing goes further down
-        fallen = np.full(num, np.inf)
+        lately = np.full(num, np.inf)
         self.spent += num
         for first in range(0, steps, ROLL_STEPS):
             after = roll_down(self.energy_fn, now, lengths, min(ROLL_STEPS, steps - first))
             self.spent += num * min(ROLL_STEPS, steps - first)
-            fallen = np.asarray(jnp.where(finite, now.energy - after.energy, 0.0), float)[:num]
+            lately = np.asarray(jnp.where(finite, now.energy - after.energy, 0.0), float)[:num]
             now = after
-            if (fallen < SETTLED_NATS).all():
+            if (lately < SETTLED_NATS).all():
                 break
         energy = np.asarray(jnp.where(finite, now.energy, jnp.inf), float)[:num]
-        return np.asarray(now.position, float)[:num], energy, fallen < BARRIER_NATS
+        fallen = np.asarray(jnp.where(finite, start.energy - now.energy, 0.0), float)[:num]
+        return np.asarray(now.position, float)[:num], energy, lately, fallen
 
     def _place(self, points: np.ndarray, energy: np.ndarray, at_rest: np.ndarray) -> np.ndarray:
         """Return the anchor to which each point belongs; new anchors are made of points that belong to none.

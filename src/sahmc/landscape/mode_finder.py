@@ -7,18 +7,21 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sahmc._support.traced import TracedFunction
-from sahmc.landscape.basins import find_minima
-from sahmc.landscape.descent import energies
-from sahmc.landscape.modes import Modes, fit_modes, nearest_modes
+from sahmc.landscape.basins import BARRIER_NATS, DESCENTS_AT_ONCE, BasinMap
+from sahmc.landscape.gaussians import sort_and_fit
+from sahmc.landscape.modes import MOST_MODES, Modes, fit_modes
+from sahmc.landscape.sorting import SORT_BYTES, assign_draws, far_away, sort_draws
 from sahmc.results.records import ModeAssignment
 from sahmc.tilt.importance import log_normalise, systematic_resample
 
-DESCENTS, CHOSEN_DESCENTS, DESCENT_STEPS = 96, 32, 100
-"""The number of points that roll down to find the modes; how many of them are chosen; and the steps they take."""
+DESCENTS, CHOSEN_DESCENTS, DESCENT_STEPS = DESCENTS_AT_ONCE, 32, 100
+"""The number of points that roll down first; how many of them are chosen, at most; and the most steps they take."""
+SEARCHES = 16
+"""The most rounds of descents in the search through the draws of a run."""
+HIGH_DESCENTS = 3
+"""The further descents from a mode whose mean is no part of it."""
 REMEMBERED_DRAWS = 20_000
 """The largest number of draws remembered of each stage."""
-SORT_BYTES = 2**25
-"""The bytes of draws that are sorted into modes at once."""
 
 
 @dataclass(frozen=True)
@@ -30,59 +33,111 @@ class ModeFinder:
     scale: np.ndarray
     """The spread of each coordinate within a mode, (dim,)."""
     draws: np.ndarray
-    """Draws (draw, dim) near the posterior, of whatever modes were seen."""
+    """Draws (draw, dim) near the posterior, of whatever modes were seen, in the order in which they were made."""
+    stage: np.ndarray
+    """The number of the stage that made each draw."""
 
     @classmethod
     def of(cls, energy_fn: TracedFunction, draws: np.ndarray) -> ModeFinder:
         """Return a finder that knows draws (draw, chain, dim) made at beta = 1."""
-        return cls(energy_fn, spread_within(draws), _remembered(draws))
+        kept = _remembered(draws)
+        return cls(energy_fn, spread_within(draws), kept, np.zeros(len(kept), int))
 
     def with_draws(self, draws: np.ndarray) -> ModeFinder:
         """Return a finder that knows further draws (draw, chain, dim) of the posterior."""
-        return replace(self, draws=np.concatenate([self.draws, _remembered(draws)]))
+        kept = _remembered(draws)
+        stage = np.append(self.stage, np.full(len(kept), self.stage.max(initial=-1) + 1))
+        return replace(self, draws=np.concatenate([self.draws, kept]), stage=stage)
 
     def find(self, first: np.ndarray, known: Modes) -> tuple[Modes, int]:
-        """Return the modes, and the gradients spent.
+        """Return the modes between which to jump, and the gradients spent.
 
         ``first`` are points (point, dim) to roll down from before any others; ``known`` are modes found earlier.
         """
-        minima, _, spent = self._minima(first, known)
-        return fit_modes(self.draws, minima, self.scale, self.draws.dtype), spent
+        basins, _ = self._first_look(first, known)
+        minima = basins.minima()[0].astype(self.draws.dtype)
+        return fit_modes(self.draws, minima, self.scale, self.draws.dtype, self.stage), basins.spent
 
-    def assign(self, draws: np.ndarray, first: np.ndarray, known: Modes) -> tuple[ModeAssignment, int]:
+    def assign(
+        self, draws: np.ndarray, first: np.ndarray, known: Modes, log_weight: np.ndarray | None = None
+    ) -> tuple[ModeAssignment, int]:
         """Return the modes in draws (chain, draw, dim) and the mode of each draw, and the gradients spent.
 
         ``first`` are points (point, dim) to roll down from before any others; ``known`` are modes found earlier.
+        Modes are numbered by their mass, from the ``log_weight`` of each draw (chain, draw); by how many draws they
+        hold if None.
         """
-        minima, was_known, spent = self._minima(first, known)
-        modes = fit_modes(self.draws, minima, self.scale, self.draws.dtype)
-        num = int(modes.num)
-        step = max(1, SORT_BYTES // (draws[:, 0].size * draws.itemsize))
-        parts = [nearest_modes(modes, draws[:, i : i + step]).astype(np.int8) for i in range(0, draws.shape[1], step)]
-        minimum = np.asarray(modes.minimum)[:num]
-        energy = np.asarray(energies(self.energy_fn, modes.minimum)[0], float)[:num]
-        height = np.asarray(modes.log_det, float)[:num] - energy
-        expected = np.exp(height - height.max()) / np.exp(height - height.max()).sum()
-        old = np.array([was_known[(minima == position).all(axis=1)].any() for position in minimum])
-        return ModeAssignment(minimum, energy, old, expected, np.concatenate(parts, axis=1)), spent
+        basins, was_known = self._first_look(first, known)
+        log_weight = np.zeros(draws.shape[:2]) if log_weight is None else log_weight
+        weight = np.exp(log_normalise(log_weight.astype(float))).ravel()
+        sample = _equal_weight(weight, draws)
+        picks, ends, complete = self._search(basins, np.asarray(draws[np.unravel_index(sample, draws.shape[:2])]))
+        assigned = assign_draws(basins, draws, weight, sample, sample[picks], ends)
+        minimum, energy = basins.minima()
+        inside = assigned.label >= 0
+        mass = np.bincount(assigned.label[inside], weight[inside], len(energy))
+        order = np.argsort(-mass, kind="stable")
+        rank = np.append(np.argsort(order), -1).astype(np.int16 if len(order) < 2**15 else np.int32)
+        height = assigned.found.log_det - energy
+        expected = np.exp(height - height.max(initial=-np.inf))
+        old = np.isin(np.arange(len(energy)), basins.number()[was_known[was_known >= 0]])
+        if int(known.num) == MOST_MODES and len(self.draws):  # there may have been more, without jumps between them
+            seen = sort_draws(assigned.found, self.draws[None][:, self.stage < self.stage.max()])
+            old |= np.isin(np.arange(len(energy)), seen.label[~far_away(assigned.found, seen.square)])
+        return ModeAssignment(
+            minimum=minimum[order].astype(draws.dtype),
+            energy=energy[order],
+            known=old[order],
+            expected=(expected / max(expected.sum(), 1e-300))[order],
+            label=rank[assigned.label].reshape(draws.shape[:2]),
+            complete=complete,
+            doubt=assigned.doubt[order],
+        ), basins.spent
 
-    def _minima(self, first: np.ndarray, known: Modes) -> tuple[np.ndarray, np.ndarray, int]:
-        """Return the minima that are found, which of them were known, and the gradients spent.
+    def _first_look(self, first: np.ndarray, known: Modes) -> tuple[BasinMap, np.ndarray]:
+        """Return the basins that points roll down to, and the anchors that the minima known earlier lead to.
 
-        Points that roll down are the minima known, some of ``first``, and draws at random.
+        The points are the minima known, some of ``first``, and draws at random.
         """
         rng = np.random.default_rng(len(self.draws))
         old = np.asarray(known.minimum)[: int(known.num)]
         first = rng.permutation(first)[:CHOSEN_DESCENTS]
         others = self.draws[rng.integers(len(self.draws), size=DESCENTS - len(first) - len(old))]
-        points = np.concatenate([old, first, others])
-        minima, label, spent = find_minima(self.energy_fn, points, self.scale, DESCENT_STEPS)
-        return minima, np.isin(np.arange(len(minima)), label[: len(old)]), spent
+        basins = BasinMap(self.energy_fn, self.scale, self.draws.dtype)
+        return basins, basins.add(np.concatenate([old, first, others]), steps=DESCENT_STEPS)[: len(old)]
+
+    def _search(self, basins: BasinMap, sample: np.ndarray) -> tuple[np.ndarray, np.ndarray, bool]:
+        """Let draws roll down, a batch at a time, until a batch brings no new basin.
+
+        ``sample`` are draws (draw, dim) of the posterior. Half of a batch are those furthest out in each mode, and
+        several of a mode whose mean is not in it, as if the mode were two. The others are drawn at random. Return the
+        numbers of the draws that rolled down, the anchors they ended at, and whether the last batch brought nothing.
+        """
+        rng = np.random.default_rng(len(sample))
+        picked, ends, complete = [np.zeros(0, int)], [np.zeros(0, int)], not basins.has_gradient
+        for _ in range(SEARCHES if basins.has_gradient and len(basins.anchor) else 0):
+            minima, energy = basins.minima()
+            label, found = sort_and_fit(sample, minima, self.scale)
+            high = basins.energies(found.mean) > energy + BARRIER_NATS
+            first = []
+            for k in rng.permutation(np.unique(label)):
+                mine = np.flatnonzero(label == k)
+                first.append(mine[np.argmax(found.squared_distance(sample[mine], int(k)))])
+                first += list(rng.choice(mine, HIGH_DESCENTS)) if high[k] else []
+            first = first[: DESCENTS // 2]
+            others = rng.integers(len(sample), size=DESCENTS - len(first))
+            before = len(set(basins.basin))
+            picked.append(np.append(first, others).astype(int))
+            ends.append(basins.add(sample[picked[-1]]))
+            complete = len(set(basins.basin)) <= before
+            if complete:
+                break
+        return np.concatenate(picked), np.concatenate(ends), complete
 
 
 def _remembered(draws: np.ndarray) -> np.ndarray:
-    """Return draws (draw, chain, dim) as (draw, dim), evenly chosen if they are too many to be remembered."""
-    flat, most = draws.reshape(-1, draws.shape[-1]), _room(draws)
+    """Return draws (draw, chain, dim) as (draw, dim), chain after chain, evenly chosen if there is no room for all."""
+    flat, most = np.swapaxes(draws, 0, 1).reshape(-1, draws.shape[-1]), _room(draws)
     return flat[np.linspace(0, len(flat) - 1, most).astype(int)] if len(flat) > most else flat
 
 
@@ -105,10 +160,22 @@ def posterior_draws(position: np.ndarray, log_weight: np.ndarray) -> np.ndarray:
     They are half as many as there were, or as many as a finder has room for.
     """
     weight = np.exp(log_normalise(log_weight.astype(float))).ravel()
-    index = systematic_resample(weight, min(_room(position), max(1, weight.size // 2)), np.random.default_rng(0))
-    return position[np.unravel_index(index, position.shape[:2])][:, None]
+    return position[np.unravel_index(_equal_weight(weight, position), position.shape[:2])][:, None]
+
+
+def _equal_weight(weight: np.ndarray, position: np.ndarray) -> np.ndarray:
+    """Return the numbers of draws resampled by their ``weight`` (draw,), half as many or as many as there is room for.
+
+    ``position`` are the draws, (chain, draw, dim).
+    """
+    return systematic_resample(weight, min(_room(position), max(1, weight.size // 2)), np.random.default_rng(0))
 
 
 def lowest_draws(position: np.ndarray, energy: np.ndarray) -> np.ndarray:
-    """Return the draw of lowest energy of each chain, (chain, dim), of positions (chain, draw, dim)."""
-    return position[np.arange(len(energy)), energy.argmin(axis=1)]
+    """Return the draw of lowest energy of each chain, (chain, dim), of positions (chain, draw, dim).
+
+    Chains of which no ``energy`` (chain, draw) is finite are left out.
+    """
+    finite = np.isfinite(energy)
+    lowest = np.where(finite, energy, np.inf).argmin(axis=1)
+    return position[np.arange(len(energy)), lowest][finite.any(axis=1)]

@@ -1,26 +1,31 @@
-"""The modes of a posterior, each described by a Gaussian."""
+"""The modes between which chains jump, each described by a Gaussian, as arrays of fixed size."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
 from sahmc._support.pytree import strategy
+from sahmc.landscape.gaussians import sort_and_fit
 
 MOST_MODES = 32
-"""The largest number of modes that are described."""
-DENSE_DIM = 100
-"""The largest dimension for which a mode has a full covariance."""
+"""The largest number of modes between which chains jump."""
+ENOUGH_DRAWS = 200
+"""The number of late draws of a mode, or five for each dimension if that is more, that make earlier ones needless."""
+EXACT = jax.lax.Precision.HIGHEST
+"""The precision of products of matrices; GPUs would round to ten bits."""
 
 
 @strategy
 class Modes:
     """The modes, each described by a Gaussian.
 
-    A draw of a mode is x = mean + colour z, where z is standard normal, and z = whiten (x - mean).
+    A draw of mode k is x = mean + sd * (C (z + U (s - 1) U' z)), where z is standard normal. C is common to all modes,
+    and U holds orthonormal axes along which mode k is s times as wide.
     """
 
     num: Int[Array, ""]
@@ -30,28 +35,45 @@ class Modes:
     weight: Float[Array, " modes"]
     """The share of the draws that belong to each mode."""
     mean: Float[Array, "modes dim"]
-    variance: Float[Array, "modes dim"]
-    """The variance of each coordinate."""
-    colour: Float[Array, "modes dim *full"]
-    """The square root of the covariance: a lower triangular matrix or, in many dimensions, a diagonal."""
-    whiten: Float[Array, "modes dim *full"]
-    """The inverse of ``colour``."""
+    sd: Float[Array, "modes dim"]
+    """The standard deviation of each coordinate."""
+    axes: Float[Array, "modes dim axes"]
+    """U of each mode."""
+    stretch: Float[Array, "modes axes"]
+    """s of each mode."""
     log_det: Float[Array, " modes"]
-    """The log determinant of ``colour``."""
+    """The log determinant of the map from z to x."""
+    common: Float[Array, "dim *full"]
+    """C, a lower triangular matrix or, in many dimensions, the ones of a diagonal."""
+    inverse: Float[Array, "dim *full"]
+    """The inverse of C."""
 
     def nearest(self, position: Float[Array, " dim"]) -> Int[Array, ""]:
         """Return the mode to which a position belongs: the likeliest under Gaussians with diagonal covariances."""
-        score = jnp.sum((position - self.mean) ** 2 / self.variance + jnp.log(self.variance), axis=1)
+        score = jnp.sum(((position - self.mean) / self.sd) ** 2 + 2 * jnp.log(self.sd), axis=1)
         return jnp.argmin(jnp.where(jnp.arange(len(score)) < self.num, score, jnp.inf))
 
     def carry(
         self, position: Float[Array, " dim"], one: Int[Array, ""] | int, two: Int[Array, ""] | int
     ) -> Float[Array, " dim"]:
         """Return the position in mode ``two`` that corresponds to ``position`` in mode ``one``: the same z."""
-        off = position - self.mean[one]
-        if self.colour.ndim == 2:
-            return self.mean[two] + self.colour[two] * self.whiten[one] * off
-        return self.mean[two] + self.colour[two] @ (self.whiten[one] @ off)
+        whitened = _times(self.inverse, (position - self.mean[one]) / self.sd[one])
+        z = _stretched(whitened, self.axes[one], 1 / self.stretch[one])
+        coloured = _times(self.common, _stretched(z, self.axes[two], self.stretch[two]))
+        return self.mean[two] + self.sd[two] * coloured
+
+
+def _times(matrix: Float[Array, "dim *full"], vector: Float[Array, " dim"]) -> Float[Array, " dim"]:
+    """Return the product of a matrix, or of a diagonal, with a vector."""
+    return matrix * vector if matrix.ndim == 1 else jnp.dot(matrix, vector, precision=EXACT)
+
+
+def _stretched(
+    vector: Float[Array, " dim"], axes: Float[Array, "dim axes"], by: Float[Array, " axes"]
+) -> Float[Array, " dim"]:
+    """Return a vector stretched along orthonormal axes."""
+    along = jnp.dot(vector, axes, precision=EXACT)
+    return vector + jnp.dot(axes, (by - 1) * along, precision=EXACT)
 
 
 def no_modes(dim: int, dtype: Any) -> Modes:
@@ -59,65 +81,43 @@ def no_modes(dim: int, dtype: Any) -> Modes:
     return fit_modes(np.zeros((1, dim)), np.zeros((0, dim)), np.ones(dim), dtype)
 
 
-def _scores(draws: np.ndarray, squared: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-    """Return the sum over coordinates of (x - m)^2 / v + log v, for each draw and mode, by two products of matrices."""
-    precision = 1 / variance
-    constant = (mean**2 * precision + np.log(variance)).sum(axis=1)
-    return squared @ precision.T - 2 * draws @ (mean * precision).T + constant
-
-
-def nearest_modes(modes: Modes, draws: np.ndarray) -> np.ndarray:
-    """Return the mode to which each of many draws (..., dim) belongs, as ``Modes.nearest`` does.
-
-    This is NumPy's work, since compiling it for a GPU can take minutes.
-    """
-    mean, variance = (np.asarray(part, float)[: int(modes.num)] for part in (modes.mean, modes.variance))
-    middle = mean.mean(axis=0)
-    centred = draws.reshape(-1, draws.shape[-1]) - middle
-    return np.argmin(_scores(centred, centred**2, mean - middle, variance), axis=1).reshape(draws.shape[:-1])
-
-
-def fit_modes(draws: np.ndarray, minima: np.ndarray, scale: np.ndarray, dtype: Any) -> Modes:
+def fit_modes(
+    draws: np.ndarray, minima: np.ndarray, scale: np.ndarray, dtype: Any, stage: np.ndarray | None = None
+) -> Modes:
     """Fit a Gaussian to each mode, for at most MOST_MODES modes, those with most draws.
 
     ``draws`` (draw, dim) are of the posterior, or of some part of each mode; ``minima`` (mode, dim) are the lowest
-    points of the modes. Draws go to the nearest mode. Means and covariances are those of its draws, shrunk towards the
-    diagonal and, where there are hardly any draws, towards ``scale``, the spread of each coordinate. Arrays are of type
-    ``dtype``.
+    points of the modes, and ``scale`` is the spread of each coordinate. ``stage`` tells how late each draw was made:
+    where there are enough late draws of a mode, earlier ones do not count. Arrays are of type ``dtype``.
     """
-    dim = draws.shape[1]
-    mean, variance = minima.astype(float), np.tile(scale.astype(float) ** 2, (len(minima), 1))
-    label = np.zeros(len(draws), int)
-    middle = draws.mean(axis=0, dtype=float)
-    centred = draws.astype(float) - middle
-    squared = centred**2
-    for _ in range(5 if len(minima) else 0):
-        label = np.argmin(_scores(centred, squared, mean - middle, variance), axis=1)
-        for k in range(len(mean)):
-            mine = draws[label == k].astype(float)
-            if len(mine) > 5:
-                mean[k] = mine.mean(axis=0)
-                variance[k] = (len(mine) * mine.var(axis=0) + 5 * scale**2) / (len(mine) + 5)
-    count = np.bincount(label, minlength=len(mean))[: len(mean)]
-    kept = np.argsort(-count, kind="stable")[:MOST_MODES]
-    full = dim <= DENSE_DIM
-    colour = np.ones((MOST_MODES, dim, dim) if full else (MOST_MODES, dim)) * (np.eye(dim) if full else 1.0)
-    whiten, log_det = colour.copy(), np.zeros(MOST_MODES)
-    for slot, k in enumerate(kept):
-        mine = draws[label == k].astype(float) - mean[k]
-        sd = np.sqrt(variance[k])
-        if full:
-            share = len(mine) / (len(mine) + dim + 5.0)
-            correlation = (mine / sd).T @ (mine / sd) / max(1, len(mine))
-            lower = sd[:, None] * np.linalg.cholesky(share * correlation + (1 - share) * np.eye(dim))
-            colour[slot], whiten[slot] = lower, np.linalg.inv(lower)
-            log_det[slot] = np.log(np.diag(lower)).sum()
-        else:
-            colour[slot], whiten[slot], log_det[slot] = sd, 1 / sd, np.log(sd).sum()
+    stage = np.zeros(len(draws), int) if stage is None else stage
+    enough = max(ENOUGH_DRAWS, 5 * draws.shape[1])
+    label, found = sort_and_fit(
+        draws, minima, scale, lambda label: late_enough(label, stage, max(1, len(minima)), enough)
+    )
+    count, older = (
+        np.bincount(label[s], minlength=len(minima))[: len(minima)] for s in (stage == stage.max(), stage >= 0)
+    )
+    kept = np.lexsort([-older, -count])[:MOST_MODES]
 
     def padded(rows: np.ndarray) -> np.ndarray:
         return np.concatenate([rows, np.ones((MOST_MODES - len(rows), *rows.shape[1:]))])
 
-    parts = (minima[kept], count[kept] / max(1, count[kept].sum()), mean[kept], variance[kept])
-    arrays = [jnp.asarray(a, dtype) for a in (*map(padded, parts), colour, whiten, log_det)]
-    return Modes(jnp.int32(len(kept)), *arrays)
+    weight = count[kept] / max(1, count[kept].sum())
+    parts = (minima[kept], weight, *(part[kept] for part in (found.mean, found.sd, found.axes, found.stretch)))
+    arrays = [*map(padded, (*parts, found.log_det[kept])), found.common, found.inverse]
+    return Modes(jnp.int32(len(kept)), *(jnp.asarray(array, dtype) for array in arrays))
+
+
+def late_enough(label: np.ndarray, stage: np.ndarray, num: int, enough: int) -> np.ndarray:
+    """Return whether each draw is one of the last stages that together hold ``enough`` draws of its mode.
+
+    ``label`` is the mode of each draw, one of ``num``, and ``stage`` the number of the stage that made it.
+    """
+    later = np.zeros(num, int)
+    kept = np.zeros(len(label), bool)
+    for number in sorted(set(stage.tolist()), reverse=True):
+        now = stage == number
+        kept |= now & (later < enough)[label]
+        later += np.bincount(label[now], minlength=num)
+    return kept

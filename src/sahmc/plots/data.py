@@ -40,15 +40,11 @@ def barrier_curves(barrier: EnergyBarrier) -> list[BarrierCurve]:
 def ranked_modes(record: RunRecord) -> tuple[np.ndarray, np.ndarray]:
     """Return the mode of each draw (chain, draw), numbered from the heaviest, and the masses in this order.
 
-    There is one mode, with all the mass, where none are known.
+    -1 marks draws that belong to no mode. There is one mode, with all the mass, where none are known.
     """
     if record.modes is None:
         return np.zeros(record.draws.energy.shape, int), np.ones(1)
-    mass = record.modes.mass(record.weight)
-    order = np.argsort(-mass, kind="stable")
-    rank = np.empty(len(order), int)
-    rank[order] = np.arange(len(order))
-    return rank[record.modes.label], mass[order]
+    return record.modes.label.astype(int), record.modes.mass(record.weight)
 
 
 class Trace(NamedTuple):
@@ -58,7 +54,7 @@ class Trace(NamedTuple):
     """The number of the draw, counted on from chain to chain."""
     value: np.ndarray
     mode: np.ndarray
-    """The mode of the draw, numbered from the heaviest."""
+    """The mode of the draw, numbered from the heaviest; -1 for none."""
 
 
 def energy_trace(record: RunRecord, chains: int = 4) -> Trace:
@@ -148,6 +144,7 @@ def chosen_coordinates(record: RunRecord, num: int) -> Coordinates:
 
 def _separation(values: np.ndarray, label: np.ndarray, weight: np.ndarray) -> float:
     """Return the variance of a coordinate between modes over that within them."""
+    label = label + 1  # draws of no mode, -1, are a group as well
     flat = label.ravel()
     mass = np.bincount(flat, weight.ravel())
     safe = np.where(mass > 0, mass, 1.0)
@@ -166,7 +163,7 @@ class Scatter(NamedTuple):
     points: np.ndarray
     """The draws, (draw, coordinate)."""
     mode: np.ndarray
-    """The mode of each draw, numbered from the heaviest."""
+    """The mode of each draw, numbered from the heaviest; -1 for none."""
     mass: np.ndarray
     """The masses of the modes, heaviest first."""
 

@@ -161,7 +161,7 @@ def _pair(ax: Axes, scatter: data.Scatter, i: int, j: int, title: str | None = N
                 color=COLOURS[k],
                 bbox=PAPER,
             )
-    known = len(scatter.mass)
+    known = int((scatter.mass > 0).sum())
     heading = f"Posterior, {known} modes and their masses" if known > 1 else "Posterior"
     _label(ax, heading if title is None else title, scatter.names[i], scatter.names[j])
     return ax
@@ -243,7 +243,7 @@ def _axes(ax: Axes | None) -> Axes:
 
 
 def _colours(mode: np.ndarray) -> list[str]:
-    return [COLOURS[k] if k < len(COLOURS) else "0.6" for k in mode]
+    return [COLOURS[k] if 0 <= k < len(COLOURS) else "0.6" for k in mode]
 
 
 def _label(ax: Axes, title: str, x: str, y: str) -> None:

@@ -15,6 +15,8 @@ from sahmc.tilt.importance import BLOCK_BYTES, weighted_mean
 
 SHOWN_COORDINATES = 6
 """The number of coordinates of a mean that are printed."""
+SHOWN_REST = 1e-3
+"""The mass that the draws of no mode must have, together, for a row of their own."""
 
 
 class Mode(NamedTuple):
@@ -33,11 +35,22 @@ class Mode(NamedTuple):
     chains: int
     """The number of chains that were there, by draws made at beta = 1."""
     label: int
-    """The number that ``Result.mode_assignment.label`` has where a draw belongs to it."""
+    """Its number: that of its row, and of ``Result.mode_assignment.label`` where a draw belongs to it.
+
+    It is -1 in the last row, the rest, of draws that belong to no mode; there is none if they hold hardly any mass.
+    """
+
+    @property
+    def name(self) -> str:
+        """The number as text, or "rest"."""
+        return "rest" if self.label < 0 else str(self.label)
 
 
 class ModeTable(tuple[Mode, ...]):
-    """The modes, heaviest first: a tuple that prints as a table."""
+    """The modes, heaviest first: a tuple that prints as a table.
+
+    The last row may be the rest, draws that belong to no mode: its ``label`` is -1. Masses then sum to 1 with it.
+    """
 
     __slots__ = ()
 
@@ -48,7 +61,7 @@ class ModeTable(tuple[Mode, ...]):
             more = ", …" if len(place) > SHOWN_COORDINATES else ""
             where = "(" + ", ".join(number(x) for x in place[:SHOWN_COORDINATES]) + more + ")"
             rows.append([f"{mode.mass:.4f}", f"{mode.mcse:.4f}", f"{mode.energy:.2f}", str(mode.chains), where])
-        return Table("", names, [str(k) for k in range(len(rows))], rows)
+        return Table("", names, [mode.name for mode in self], rows)
 
     def __str__(self) -> str:
         return str(self._table())
@@ -59,12 +72,15 @@ class ModeTable(tuple[Mode, ...]):
         return self._table().to_html()
 
     def to_dataframe(self) -> Any:
-        """Return a pandas DataFrame with a row for each mode, the mean of each coordinate in a column."""
+        """Return a pandas DataFrame with a row for each mode, the mean of each coordinate in a column.
+
+        The ``label`` of the rest, if there is one, is -1.
+        """
         import pandas as pd
 
         rows = []
         for mode in self:
-            row: dict[str, Any] = {k: getattr(mode, k) for k in ("mass", "mcse", "energy", "chains")}
+            row: dict[str, Any] = {k: getattr(mode, k) for k in ("label", "mass", "mcse", "energy", "chains")}
             values = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(mode.mean)])
             row.update(zip(labels(mode.mean), map(float, values), strict=True))
             rows.append(row)
@@ -72,19 +88,28 @@ class ModeTable(tuple[Mode, ...]):
 
 
 def mode_table(record: RunRecord, assigned: ModeAssignment) -> ModeTable:
-    """Return the modes to which draws were ``assigned``, heaviest first; those without any mass are left out."""
-    weight, label = record.weight, assigned.label
-    chains, mass = assigned.chains(record.draws.region == 0), assigned.mass(weight)
-    kept = [int(k) for k in np.argsort(-mass, kind="stable") if mass[k] > 0]
-    moments = [_moments(leaf, label, weight, len(mass)) for leaf in record.draws.leaves]
+    """Return the modes to which draws were ``assigned``, in their order, heaviest first.
+
+    Those without any mass, at the end, are left out. Draws that belong to no mode are the last row, if they have mass.
+    """
+    weight, num = record.weight, len(assigned.energy)
+    label = np.where(assigned.label < 0, num, assigned.label)
+    mass = np.bincount(label.ravel(), weight.ravel(), num + 1)
+    moments = [_moments(leaf, label, weight, num + 1) for leaf in record.draws.leaves]
+    cold = record.cold
+    strayed = int((cold & (label == num)).any(axis=1).sum())
+    chains = np.append(assigned.chains(cold), strayed)
+    energy = np.append(assigned.energy, np.min(-record.draws.log_density, where=label == num, initial=np.inf))
+    doubt = np.append(np.zeros(num) if assigned.doubt is None else assigned.doubt, 0.0)
 
     def one(k: int) -> Mode:
         parts = ([moment[i][k] for moment in moments] for i in range(2))
         mean, sd = (jax.tree.unflatten(record.draws.structure, part) for part in parts)
-        error = float(weighted_mean((label == k).astype(float), weight).mcse)
-        return Mode(float(mass[k]), error, mean, sd, float(assigned.energy[k]), int(chains[k]), k)
+        error = float(np.hypot(weighted_mean((label == k).astype(float), weight).mcse, doubt[k]))
+        return Mode(float(mass[k]), error, mean, sd, float(energy[k]), int(chains[k]), k if k < num else -1)
 
-    return ModeTable(one(k) for k in kept)
+    shown = np.flatnonzero(mass[:num] > 0).max(initial=-1) + 1
+    return ModeTable(one(k) for k in [*range(shown), *([num] if mass[num] > SHOWN_REST else [])])
 
 
 def _moments(leaf: np.ndarray, label: np.ndarray, weight: np.ndarray, num: int) -> tuple[np.ndarray, np.ndarray]:
@@ -92,6 +117,8 @@ def _moments(leaf: np.ndarray, label: np.ndarray, weight: np.ndarray, num: int) 
 
     ``label`` is the mode of each draw. Values are read in blocks, to spare memory.
     """
+    from scipy.sparse import csr_array
+
     shape = leaf.shape[2:]
     values = leaf.reshape(*leaf.shape[:2], -1)
     step = max(1, BLOCK_BYTES // (8 * values[:, 0].size))
@@ -100,11 +127,11 @@ def _moments(leaf: np.ndarray, label: np.ndarray, weight: np.ndarray, num: int) 
         total, mass = np.zeros((num, values.shape[2])), np.zeros((num, 1))
         for first in range(0, values.shape[1], step):
             part = slice(first, first + step)
-            at = label[:, part].ravel()
-            share = np.where(at == np.arange(num)[:, None], weight[:, part].ravel(), 0.0)
+            at, share = label[:, part].ravel(), weight[:, part].ravel()
+            shares = csr_array((share, (at, np.arange(len(at)))), shape=(num, len(at)))
             known = np.where(weight[:, part, None] > 0, values[:, part].astype(float), 0.0)  # no weight, no say
-            total += share @ of(known.reshape(-1, values.shape[2]), at)
-            mass += share.sum(axis=1, keepdims=True)
+            total += shares @ of(known.reshape(-1, values.shape[2]), at)
+            mass += np.bincount(at, share, num)[:, None]
         return total / np.where(mass > 0, mass, 1.0)
 
     mean = average(lambda x, at: x)

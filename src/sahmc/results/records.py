@@ -123,7 +123,7 @@ class Counts(NamedTuple):
 
 
 class ModeAssignment(NamedTuple):
-    """The modes in the draws of a run, one entry of the arrays for each, and the mode of each draw."""
+    """The modes in the draws of a run, heaviest first, one entry of the arrays for each, and the mode of each draw."""
 
     minimum: np.ndarray
     """The lowest point found of each mode, (mode, dim)."""
@@ -134,15 +134,23 @@ class ModeAssignment(NamedTuple):
     expected: np.ndarray
     """The mass that the mode would have if all modes were Gaussian."""
     label: np.ndarray
-    """The number of the mode of each draw, (chain, draw)."""
+    """The number of the mode of each draw, (chain, draw); -1 for the rest: draws that belong to none of the modes."""
+    complete: bool = True
+    """Whether the search ended because no new modes turned up; there may be more of them if not."""
+    doubt: np.ndarray | None = None
+    """The mass that may have been counted for each mode, or not, by mistake; None if it is not known."""
 
     def mass(self, weight: np.ndarray) -> np.ndarray:
         """Return the posterior probability of each mode, from the weights of the draws."""
-        return np.array([weight[self.label == k].sum() for k in range(len(self.energy))])
+        inside = self.label >= 0
+        return np.bincount(self.label[inside], weight[inside], len(self.energy))
 
     def chains(self, cold: np.ndarray) -> np.ndarray:
         """Return how many chains were in each mode, by draws that are ``cold``: made at beta = 1."""
-        return np.array([(cold & (self.label == k)).any(axis=1).sum() for k in range(len(self.energy))])
+        seen = np.zeros((len(self.label), len(self.energy)), bool)
+        chain, draw = np.nonzero(cold & (self.label >= 0))
+        seen[chain, self.label[chain, draw]] = True
+        return seen.sum(axis=0)
 
 
 class Rejuvenated(NamedTuple):

@@ -67,7 +67,7 @@ class Live:
         if not len(finder.draws):
             finder = replace(finder, scale=spread_within(late))
         lowest = lowest_draws(self.positions, -draws.log_density)
-        return finder.with_draws(late).assign(self.positions, lowest, self.modes)
+        return finder.with_draws(late).assign(self.positions, lowest, self.modes, draws.log_weight)
 
     def rejuvenate(self, index: tuple[np.ndarray, ...], moves: int, seed: int) -> Rejuvenated:
         """Return some draws after ``moves`` plain moves of the kernel each, without the tilt.

@@ -1,0 +1,255 @@
+"""Gaussians fitted to the draws of each mode: as much of a covariance as the draws can tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+PRIOR_DRAWS = 5.0
+"""The draws that the minimum of a mode, and the usual spread, count for when its mean and variances are fitted."""
+MOST_ALIKE = 0.99
+"""The largest correlation between one draw and the next that is believed."""
+DENSE_DIM = 400
+"""The largest dimension in which modes have a full correlation in common."""
+MOST_AXES = 128
+"""The largest number of axes along which a mode is as wide as no other."""
+SPIKE = 1.2
+"""The factor by which an eigenvalue must be beyond those of noise, to be believed."""
+GRAM_DRAWS = 300
+"""The number of draws of a mode that are looked at for its axes where there is no full correlation."""
+SORTINGS, SETTLED_SHARE = 5, 1e-3
+"""The most times that draws are sorted and Gaussians fitted in turn, and the share that may still change sides."""
+CANDIDATES = 4
+"""The number of modes, the likeliest by diagonal covariances, among which full covariances choose."""
+
+
+@dataclass(frozen=True)
+class Gaussians:
+    """Gaussians, one for each mode.
+
+    A draw of mode k is x = mean + sd * (C (z + U (s - 1) U' z)), where z is standard normal. C is lower triangular and
+    common to all modes, and U holds orthonormal axes along which mode k is s times as wide.
+    """
+
+    count: np.ndarray
+    """The number of draws that each was fitted to, (mode,)."""
+    mean: np.ndarray
+    """The means, (mode, dim)."""
+    sd: np.ndarray
+    """The standard deviation of each coordinate, (mode, dim)."""
+    common: np.ndarray
+    """C, (dim, dim), or in many dimensions the ones of its diagonal, (dim,)."""
+    inverse: np.ndarray
+    """The inverse of C."""
+    axes: np.ndarray
+    """U, (mode, dim, axis)."""
+    stretch: np.ndarray
+    """s, (mode, axis)."""
+    log_det: np.ndarray
+    """The log determinant of the map from z to x, (mode,)."""
+
+    def squared_distance(self, draws: np.ndarray, k: int) -> np.ndarray:
+        """Return z' z of draws (draw, dim) under mode ``k``."""
+        z = (draws - self.mean[k]) / self.sd[k]
+        z = z @ self.inverse.T if self.inverse.ndim == 2 else z
+        along = z @ self.axes[k]
+        return (z**2).sum(axis=1) + along**2 @ (self.stretch[k] ** -2 - 1)
+
+
+class Likeliest(NamedTuple):
+    """The modes to which draws belong most likely, an entry of the arrays for each draw."""
+
+    label: np.ndarray
+    """The likeliest mode."""
+    second: np.ndarray
+    """The next."""
+    gap: np.ndarray
+    """The nats by which it is less likely; +inf if there is only one mode."""
+    square: np.ndarray
+    """The squared distance, z' z, from the nearest mode."""
+
+
+def likeliest(found: Gaussians, draws: np.ndarray) -> Likeliest:
+    """Return the modes to which each of ``draws`` (draw, dim) belongs most likely."""
+    num = min(CANDIDATES, len(found.count))
+    near = np.argsort(diagonal_scores(draws, found.mean, found.sd**2), axis=1)[:, :num]
+    square, score = (np.empty(near.size) for _ in range(2))
+    order = np.argsort(near, axis=None, kind="stable")
+    edges = np.searchsorted(near.ravel()[order], np.arange(len(found.count) + 1))
+    for k in np.flatnonzero(np.diff(edges)):
+        at = order[edges[k] : edges[k + 1]]
+        square[at] = found.squared_distance(draws[at // num], int(k))
+        score[at] = square[at] + 2 * found.log_det[k]
+    rank = np.argsort(score.reshape(near.shape), axis=1, kind="stable")
+    ordered = np.take_along_axis(score.reshape(near.shape), rank, axis=1)
+    label = np.take_along_axis(near, rank, axis=1)
+    gap = 0.5 * (ordered[:, 1] - ordered[:, 0]) if num > 1 else np.full(len(draws), np.inf)
+    return Likeliest(label[:, 0], label[:, min(1, num - 1)], gap, square.reshape(near.shape).min(axis=1))
+
+
+def diagonal_scores(draws: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+    """Return the sum over coordinates of (x - m)^2 / v + log v, for each draw and mode, by two products of matrices."""
+    middle = mean.mean(axis=0)
+    draws, mean = draws - middle, mean - middle  # far from 0, sums of squares would cancel
+    precision = 1 / variance
+    constant = (mean**2 * precision + np.log(variance)).sum(axis=1)
+    return draws**2 @ precision.T - 2 * draws @ (mean * precision).T + constant
+
+
+def sort_and_fit(
+    draws: np.ndarray, minima: np.ndarray, scale: np.ndarray, choose: Callable[[np.ndarray], np.ndarray] | None = None
+) -> tuple[np.ndarray, Gaussians]:
+    """Return the mode of each of ``draws`` (draw, dim), and Gaussians fitted to these.
+
+    The first mode of a draw is that whose minimum, of ``minima`` (mode, dim), is nearest in units of ``scale``, the
+    spread of each coordinate. Gaussians are fitted and draws sorted by them in turn. ``choose`` takes the mode of each
+    draw and returns which draws to fit to; all if None.
+    """
+    draws = draws.astype(float)
+    label = np.zeros(len(draws), int)
+    if len(minima) > 1:
+        label = np.argmin(diagonal_scores(draws, minima.astype(float), np.tile(scale**2, (len(minima), 1))), axis=1)
+    for left in reversed(range(SORTINGS)):
+        kept = np.full(len(draws), len(minima) > 0) if choose is None else choose(label) & (len(minima) > 0)
+        found = fit_gaussians(draws[kept], label[kept], minima, scale)
+        if not left or len(minima) < 2:
+            break
+        before, label = label, likeliest(found, draws).label
+        if (label != before).mean() <= SETTLED_SHARE:
+            break
+    return label, found
+
+
+def fit_gaussians(draws: np.ndarray, label: np.ndarray, minima: np.ndarray, scale: np.ndarray) -> Gaussians:
+    """Fit a Gaussian to the draws of each mode, as closely as their number allows.
+
+    ``label`` is the mode of each of ``draws`` (draw, dim), ``minima`` (mode, dim) are the lowest points of the modes,
+    and ``scale`` is the spread of each coordinate that is expected. Means are drawn towards the minima, variances
+    towards ``scale`` and towards a shape that all modes have in common, correlations towards those of all modes, and
+    these towards 0, each as far as noise alone would explain the difference (Ledoit and Wolf, 2004).
+    """
+    num, dim = minima.shape
+    draws = draws.astype(float)
+    mean, variance, count, fresh = _moments(draws, label, minima, scale)
+    sd = np.sqrt(variance)
+    z = (draws - mean[label]) / sd[label]
+    common: np.ndarray = np.ones(dim)
+    inverse: np.ndarray = common
+    if dim <= DENSE_DIM:
+        common = np.linalg.cholesky(_shrunk(z, fresh.sum()) if len(z) > 1 else np.eye(dim))
+        inverse = np.linalg.inv(common)
+        z = z @ inverse.T
+    axes, stretch = np.zeros((num, dim, min(dim, MOST_AXES))), np.ones((num, min(dim, MOST_AXES)))
+    for k in np.flatnonzero(count > 1):
+        width, along = _own_axes(z[label == k], fresh[k])
+        axes[k, :, : len(width)], stretch[k, : len(width)] = along, width
+        off = (mean[k] - minima[k]) / sd[k]
+        off = off @ inverse.T if inverse.ndim == 2 else off
+        mean[k] -= min(1.0, dim / fresh[k] / max(float(off @ off), 1e-300)) * (mean[k] - minima[k])
+    lengths = np.log(np.diag(common)).sum() if common.ndim == 2 else 0.0
+    log_det = np.log(sd).sum(axis=1) + lengths + np.log(stretch).sum(axis=1)
+    return Gaussians(count, mean, sd, common, inverse, axes, stretch, log_det)
+
+
+def _fresh_share(z: np.ndarray, label: np.ndarray) -> float:
+    """Return how many independent draws one of ``z`` (draw, dim) is worth, by how much each is like the next.
+
+    ``label`` is the mode of each; draws of one chain follow each other.
+    """
+    same = label[1:] == label[:-1]
+    alike = (z[1:] * z[:-1])[same].sum() / max(float((z[:-1] ** 2)[same].sum()), 1e-300)
+    alike = float(np.clip(alike, 0.0, MOST_ALIKE))
+    return (1 - alike) / (1 + alike)
+
+
+def _moments(
+    draws: np.ndarray, label: np.ndarray, minima: np.ndarray, scale: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return means and variances (mode, dim), numbers of draws, and of independent draws that these are worth.
+
+    Means are drawn towards ``minima``, variances towards ``scale`` and towards a common shape.
+    """
+    count = np.bincount(label, minlength=len(minima)).astype(float)
+    mean, variance = minima.astype(float), np.tile(scale.astype(float) ** 2, (len(minima), 1))
+    for k in np.flatnonzero(count):
+        mine = draws[label == k]
+        share = count[k] / (count[k] + PRIOR_DRAWS)
+        mean[k] += share * (mine.mean(axis=0) - mean[k])
+        variance[k] += share * (((mine - mean[k]) ** 2).mean(axis=0) - variance[k])
+    fresh = count * _fresh_share((draws - mean[label]) / np.sqrt(variance)[label], label)
+    return mean, _common_shape(variance, count, np.maximum(fresh, 1e-9)), count, fresh
+
+
+def _common_shape(variance: np.ndarray, count: np.ndarray, fresh: np.ndarray) -> np.ndarray:
+    """Return variances (mode, dim) drawn towards the mean over modes, first that times a width of each mode.
+
+    The log of a variance has the variance 2 / n if n draws, ``fresh``, are independent.
+    """
+    if len(variance) < 2:
+        return variance
+    shape = np.log(np.average(variance, axis=0, weights=count + 1e-9))
+    own = np.log(variance) - shape
+    width = own.mean(axis=1, keepdims=True)
+    noise = (variance.shape[1] - 1) * 2 / fresh
+    share = np.minimum(1.0, noise / np.maximum(((own - width) ** 2).sum(axis=1), 1e-300))[:, None]
+    wide = np.maximum(0.0, 1 - 2 / fresh[:, None] / np.maximum(width**2, 1e-300))
+    return np.exp(shape + wide * width + (1 - share) * (own - width))
+
+
+def _shrunk(z: np.ndarray, fresh: float) -> np.ndarray:
+    """Return the covariance of ``z`` (draw, dim), drawn towards 1 as far as noise explains the difference.
+
+    ``fresh`` is the number of independent draws that ``z`` is worth.
+    """
+    dim = z.shape[1]
+    found, one = z.T @ z / len(z), np.eye(dim)
+    share = _noise_share(dim, float((found**2).sum()), float(((found - one) ** 2).sum()), fresh)
+    return (1 - share) * found + share * one
+
+
+def _noise_share(dim: int, square: float, away: float, fresh: float) -> float:
+    """Return the share of the difference between a covariance and 1 that is noise.
+
+    ``square`` is the sum of the squares of its entries, ``away`` that of its difference from 1. An entry of the
+    covariance of n draws has the variance (c_ii c_jj + c_ij^2) / n.
+    """
+    return float(np.clip((dim**2 + square) / max(fresh, 1e-9) / max(away, 1e-300), 1e-3, 1.0))
+
+
+def _own_axes(z: np.ndarray, fresh: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return the axes along which ``z`` (draw, dim) is wider or narrower than 1, and how wide: (axis,), (dim, axis).
+
+    In many dimensions only axes that are wider than noise could make them are looked for.
+    """
+    dim = z.shape[1]
+    if dim <= DENSE_DIM:
+        found = z.T @ z / len(z)
+        share = _noise_share(dim, float((found**2).sum()), float(((found - np.eye(dim)) ** 2).sum()), fresh)
+        value, vector = np.linalg.eigh(found)
+        value = _spikes(value, dim / max(fresh, 1e-9), otherwise=(1 - share) * value + share)
+    else:
+        some = z[np.linspace(0, len(z) - 1, min(len(z), GRAM_DRAWS)).astype(int)]
+        value, vector = np.linalg.eigh(some @ some.T / len(some))  # its eigenvalues are those of the covariance
+        vector = some.T @ vector / np.sqrt(len(some) * np.maximum(value, 1e-300))
+        value = np.where(value > 1, value, 1.0)
+        value = _spikes(value, dim / max(fresh * len(some) / len(z), 1e-9), otherwise=np.ones(len(value)))
+    kept = np.argsort(-np.abs(np.log(value)), kind="stable")[:MOST_AXES]
+    kept = kept[value[kept] != 1]
+    return np.sqrt(value[kept]), vector[:, kept]
+
+
+def _spikes(value: np.ndarray, noise: float, otherwise: np.ndarray) -> np.ndarray:
+    """Return what the eigenvalues of a sample covariance stand for, where they stand out from those of mere noise.
+
+    ``noise`` is the number of dimensions over that of draws. Eigenvalues of noise end at (1 +- sqrt(noise))^2, and one
+    beyond, v, stands for l where v = l + noise l / (l - 1) (Baik and Silverstein, 2006). Values within are those of
+    ``otherwise``.
+    """
+    high, low = SPIKE * (1 + np.sqrt(noise)) ** 2, max(0.0, 1 - np.sqrt(noise)) ** 2 / SPIKE
+    middle = value + 1 - noise
+    root = np.sqrt(np.maximum(middle**2 - 4 * value, 0.0))
+    found = np.where(value > high, (middle + root) / 2, np.where(value < low, (middle - root) / 2, otherwise))
+    return np.maximum(found, 1e-3)

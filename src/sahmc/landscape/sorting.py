@@ -1,0 +1,134 @@
+"""Sorting: the mode to which each draw of a run belongs, by Gaussians, and by rolling down where these are in doubt."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from sahmc.landscape.basins import DESCENTS_AT_ONCE, BasinMap
+from sahmc.landscape.gaussians import Gaussians, Likeliest, fit_gaussians, likeliest, sort_and_fit
+from sahmc.tilt.importance import systematic_resample
+
+DOUBT_NATS = 8.0
+"""The nats by which the likeliest mode must beat the next, or the draw is in doubt; more where Gaussians were wrong
+about a draw that they were half as sure of."""
+FAR_CHANCE, FAR_FACTOR = 1e-6, 1.5
+"""The chance that a Gaussian draw is beyond some squared distance, and the multiple of that at which it is far."""
+SORT_BYTES = 2**25
+"""The bytes of draws that are sorted at once."""
+ROUNDS, ROUND_DESCENTS = 8, 4 * DESCENTS_AT_ONCE
+"""The most rounds in which draws in doubt roll down, and the number of draws of each."""
+GENTLE = 0.3
+"""The unit of length with which draws in doubt roll down, in standard deviations: none is to hop over a barrier."""
+TOLERANCE = 0.3
+"""The mass in doubt that does not matter, in units of the least standard error that a mass can have."""
+STRAY_SHARE = 0.1
+"""The share of far draws that may end elsewhere than the Gaussians say, if these are to be believed of the others."""
+
+
+class Assigned(NamedTuple):
+    """The outcome of sorting: the mode of each draw, and what is left of the doubt."""
+
+    label: np.ndarray
+    """The basin of each draw (draw,); -1 for the rest, which belong to none."""
+    found: Gaussians
+    """The Gaussian of each basin."""
+    doubt: np.ndarray
+    """The mass that may have been counted for each basin, or missed, wrongly."""
+
+
+def sort_draws(found: Gaussians, draws: np.ndarray) -> Likeliest:
+    """Return the likeliest modes of ``draws`` (chain, draw, dim), chain after chain."""
+    chains, num, dim = draws.shape
+    step = max(1, SORT_BYTES // (8 * chains * (dim + len(found.count))))
+    parts = []
+    for first in range(0, num, step):
+        block = np.asarray(draws[:, first : first + step], float)
+        rows = likeliest(found, block.reshape(-1, dim))
+        parts.append([part.reshape(block.shape[:2]) for part in rows])
+    return Likeliest(*(np.concatenate(part, axis=1).ravel() for part in zip(*parts, strict=True)))
+
+
+def far_away(found: Gaussians, square: np.ndarray) -> np.ndarray:
+    """Return whether draws at the squared distance ``square`` from the nearest mode are far from all of them."""
+    from scipy.stats import chi2
+
+    return square > FAR_FACTOR * float(chi2.isf(FAR_CHANCE, found.mean.shape[1]))
+
+
+def assign_draws(
+    basins: BasinMap, draws: np.ndarray, weight: np.ndarray, sample: np.ndarray, rolled: np.ndarray, ends: np.ndarray
+) -> Assigned:
+    """Return the basin of each of ``draws`` (chain, draw, dim), chain after chain.
+
+    ``weight`` (draw,) are their weights, which sum to 1, and ``sample`` the numbers of draws that stand for the
+    posterior with equal weights, to which Gaussians are fitted. ``rolled`` are the numbers of draws that have rolled
+    down, to the anchors ``ends``.
+
+    Some of the draws for which two basins are about as likely, and of those that are far from all, roll down as well.
+    They show how often the Gaussians err, and whether the nearest draws that have rolled down would tell better. This
+    goes on until what is left would not matter.
+    """
+    values = _at(draws, sample)
+    _, found = sort_and_fit(values, basins.minima()[0], basins.scale)
+    rng, known = np.random.default_rng(0), np.zeros(weight.size, bool)
+    anchor = np.full(weight.size, -1)
+    known[rolled], anchor[rolled] = True, ends
+    rate, strays, by_neighbours, sure = 0.5, list[np.ndarray](), False, DOUBT_NATS
+    matters = TOLERANCE * np.sqrt((weight**2).sum())
+    for left in reversed(range(ROUNDS + 1)):
+        now = sort_draws(found, draws)
+        wrong = known & (_numbers(basins, anchor) != now.label)
+        sure = max(sure, 2 * now.gap[wrong].max(initial=0.0))
+        anchor = np.where(known, anchor, basins.lowest()[now.label])
+        far = far_away(found, now.square)
+        doubtful = (far | (now.gap < sure) | (sure == np.inf)) & ~known
+        unsure = np.flatnonzero(doubtful)
+        if by_neighbours:
+            anchor[unsure] = _neighbours(basins, draws, known, anchor, unsure)
+        if not left or not basins.has_gradient or rate * weight[unsure].sum() < matters:
+            break
+        picked = unsure[np.unique(systematic_resample(weight[unsure], min(ROUND_DESCENTS, len(unsure)), rng))]
+        guesses = basins.lowest()[now.label[picked]], _neighbours(basins, draws, known, anchor, picked)
+        end = basins.add(_at(draws, picked), GENTLE * found.sd[now.label[picked]])
+        off = [_numbers(basins, guess) != _numbers(basins, end) for guess in guesses]
+        by_neighbours = off[1].sum() < off[0].sum()
+        rate = (min(part.sum() for part in off) + 1) / (len(picked) + 2)
+        strays.append(off[0][far[picked]])
+        known[picked], anchor[picked] = True, end
+        label = _numbers(basins, anchor[sample])
+        found = fit_gaussians(values[label >= 0], label[label >= 0], basins.minima()[0], basins.scale)
+    if basins.has_gradient and not by_neighbours and not np.mean(np.concatenate([*strays, [True]])) < STRAY_SHARE:
+        anchor[far & ~known] = -1
+    mass = rate * np.where(doubtful, weight, 0.0)
+    doubt = sum(np.bincount(side, mass, len(found.count)) for side in (now.label, now.second))
+    return Assigned(_numbers(basins, anchor), found, np.asarray(doubt))
+
+
+def _at(draws: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """Return some of ``draws`` (chain, draw, dim) by their numbers, chain after chain, as (draw, dim)."""
+    return np.asarray(draws[np.unravel_index(index, draws.shape[:2])])
+
+
+def _neighbours(
+    basins: BasinMap, draws: np.ndarray, known: np.ndarray, anchor: np.ndarray, index: np.ndarray
+) -> np.ndarray:
+    """Return the anchors of draws, by their numbers ``index``, as those nearest to them tell that are ``known``.
+
+    ``anchor`` is that of each draw so far. Two of three decide, or the nearest if no two agree.
+    """
+    from scipy.spatial import cKDTree
+
+    told = np.flatnonzero(known)
+    if len(told) < 3 or not len(index):
+        return anchor[index]
+    tree = cKDTree(_at(draws, told) / basins.scale)
+    near = told[tree.query(_at(draws, index) / basins.scale, k=3)[1]]
+    number = _numbers(basins, anchor[near])
+    return anchor[np.where(number[:, 1] == number[:, 2], near[:, 1], near[:, 0])]
+
+
+def _numbers(basins: BasinMap, anchors: np.ndarray) -> np.ndarray:
+    """Return the number of the basin of each of ``anchors``, -1 for those that are none."""
+    return np.where(anchors >= 0, basins.number()[anchors], -1)
