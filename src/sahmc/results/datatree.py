@@ -149,6 +149,9 @@ def _learnt(record: RunRecord) -> Variables:
         found["mode_energy"] = (("mode",), modes.energy)
         found["mode_known"] = (("mode",), modes.known)
         found["mode_expected"] = (("mode",), modes.expected)
+        found["mode_complete"] = ((), np.asarray(modes.complete))
+        if modes.doubt is not None:
+            found["mode_doubt"] = (("mode",), modes.doubt)
     return found
 
 

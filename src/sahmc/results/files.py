@@ -82,6 +82,8 @@ def load(path: str | PathLike[str]) -> RunRecord:
     learnt = _arrays(tree["sahmc"])
     label: Any = _arrays(tree["weighted_sample_stats"]).get("mode")
     modes = {name: learnt[f"mode_{name}"] for name in ModeAssignment._fields if f"mode_{name}" in learnt}
+    if "complete" in modes:
+        modes["complete"] = bool(modes["complete"])
     trace = {name: learnt[f"trace_{name}"] for name in ThetaTrace._fields if f"trace_{name}" in learnt}
     return RunRecord(
         draws=_draws(tree, "weighted_", structure),

@@ -141,9 +141,8 @@ def _roll_down(context: WarmupContext, scouts: np.ndarray, scale: np.ndarray, bo
     if not len(scouts):
         return scouts, 0
     points = jnp.asarray(scouts[np.resize(np.arange(len(scouts)), DESCENTS)])  # a shape that is compiled anyway
-    end = roll_down(
-        context.energy_fn, start_descent(context.energy_fn, points), jnp.asarray(scale, points.dtype), DESCENT_STEPS
-    )
+    unit = jnp.broadcast_to(jnp.asarray(scale, points.dtype), points.shape)
+    end = roll_down(context.energy_fn, start_descent(context.energy_fn, points), unit, DESCENT_STEPS)
     low = np.asarray(end.energy) < bound
     return np.asarray(end.position)[low], DESCENTS * (DESCENT_STEPS + 1)
 

@@ -24,6 +24,15 @@ def check_modes(seen: ModeAssignment, mass: np.ndarray, chains: np.ndarray, tota
 
     ``mass`` and ``chains`` hold the mass of each mode and the number of chains that saw it, out of ``total``.
     """
+    if not seen.complete:
+        yield Finding(
+            "modes",
+            WARNING,
+            f"New modes were still found when the search through the draws ended: there are more than the {len(mass)} "
+            "of the table.",
+            float(len(mass)),
+            "Masses of single modes mean little here; look at quantities that do not depend on them.",
+        )
     for k, expected in enumerate(seen.expected):
         near = short_place(seen.minimum[k])
         if expected > EXPECTED_MASS and mass[k] < expected / 10:
