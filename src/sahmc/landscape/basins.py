@@ -26,6 +26,8 @@ NEAREST = 4
 """The number of nearest anchors to which straight lines are looked at."""
 SAME_PLACE, SAME_NATS = 0.02, 0.1
 """The distance, in units of the scale of each coordinate, and the nats within which two points are the same."""
+CURVE_STEP = 0.03
+"""The distance, in the same units, over which the curvature at a minimum is measured."""
 GOLDEN = (5**0.5 - 1) / 2
 """The golden ratio, whose multiples, less whole numbers, fill a line without ever falling in step with a lattice."""
 FIRST_LOOK = GOLDEN * np.arange(1, 8) % 1
@@ -106,6 +108,26 @@ class BasinMap:
         self.spent += len(points)
         flat = np.concatenate(found) if found else np.zeros(0)
         return np.where(np.isnan(flat), np.inf, flat)
+
+    def log_width(self, point: np.ndarray) -> float:
+        """Return the log of the square root of the determinant of the inverse curvature at a minimum.
+
+        Along axes where the basin is wider than ``scale``, or not curved at all, the width is ``scale``.
+        """
+        dim = len(point)
+        unit = np.concatenate([np.eye(dim), -np.eye(dim)]) * CURVE_STEP
+        found = []
+        for i in range(0, 2 * dim, ENERGIES_AT_ONCE):
+            block = point + self.scale * unit[i : i + ENERGIES_AT_ONCE]
+            grad = energies(self.energy_fn, self._padded(block, ENERGIES_AT_ONCE))[1]
+            found.append(np.asarray(grad, float)[: len(block)] * self.scale)
+        self.spent += 2 * dim
+        grad = np.concatenate(found)
+        curve = (grad[:dim] - grad[dim:]) / (2 * CURVE_STEP)
+        if not np.isfinite(curve).all():
+            return float(np.log(self.scale).sum())
+        value = np.linalg.eigvalsh((curve + curve.T) / 2)
+        return float(np.log(self.scale).sum() - 0.5 * np.log(np.maximum(value, 1.0)).sum())
 
     def _roll(self, points: np.ndarray, scale: np.ndarray, steps: int) -> tuple[np.ndarray, ...]:
         """Return where at most DESCENTS_AT_ONCE points roll down to, the energy there, and how far they fell.

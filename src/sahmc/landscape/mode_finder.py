@@ -78,8 +78,7 @@ class ModeFinder:
         mass = np.bincount(assigned.label[inside], weight[inside], len(energy))
         order = np.argsort(-mass, kind="stable")
         rank = np.append(np.argsort(order), -1).astype(np.int16 if len(order) < 2**15 else np.int32)
-        height = assigned.found.log_det - energy
-        expected = np.exp(height - height.max(initial=-np.inf))
+        expected = _expected(basins, assigned.found.log_det, mass)
         old = np.isin(np.arange(len(energy)), basins.number()[was_known[was_known >= 0]])
         if int(known.num) == MOST_MODES and len(self.draws):  # there may have been more, without jumps between them
             seen = sort_draws(assigned.found, self.draws[None][:, self.stage < self.stage.max()])
@@ -88,7 +87,7 @@ class ModeFinder:
             minimum=minimum[order].astype(draws.dtype),
             energy=energy[order],
             known=old[order],
-            expected=(expected / max(expected.sum(), 1e-300))[order],
+            expected=expected[order],
             label=rank[assigned.label].reshape(draws.shape[:2]),
             complete=complete,
             doubt=assigned.doubt[order],
@@ -133,6 +132,24 @@ class ModeFinder:
             if complete:
                 break
         return np.concatenate(picked), np.concatenate(ends), complete
+
+
+def _expected(basins: BasinMap, log_width: np.ndarray, mass: np.ndarray) -> np.ndarray:
+    """Return the mass that each basin would have if it were Gaussian, by its depth and its ``log_width``.
+
+    Where that is far above the ``mass`` it has, few draws tell its width, and the curvature at its minimum does.
+    """
+    minimum, energy = basins.minima()
+    height = log_width - energy
+
+    def shares() -> np.ndarray:
+        share = np.exp(height - height.max(initial=-np.inf))
+        return share / max(share.sum(), 1e-300)
+
+    for k in np.argsort(-shares(), kind="stable")[:MOST_MODES] if basins.has_gradient else []:
+        if mass[k] < shares()[k] / 10 and shares()[k] > 1e-3:
+            height[k] = basins.log_width(minimum[k]) - energy[k]
+    return shares()
 
 
 def _remembered(draws: np.ndarray) -> np.ndarray:

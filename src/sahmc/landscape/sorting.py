@@ -17,8 +17,10 @@ FAR_CHANCE, FAR_FACTOR = 1e-6, 1.5
 """The chance that a Gaussian draw is beyond some squared distance, and the multiple of that at which it is far."""
 SORT_BYTES = 2**25
 """The bytes of draws that are sorted at once."""
-ROUNDS, ROUND_DESCENTS = 8, 4 * DESCENTS_AT_ONCE
+ROUNDS, ROUND_DESCENTS = 12, 2 * DESCENTS_AT_ONCE
 """The most rounds in which draws in doubt roll down, and the number of draws of each."""
+MOST_SPENT = 2.5
+"""The gradients for each draw of the run that they may spend, but for the last round."""
 GENTLE = 0.3
 """The unit of length with which draws in doubt roll down, in standard deviations: none is to hop over a barrier."""
 TOLERANCE = 0.3
@@ -77,6 +79,7 @@ def assign_draws(
     known[rolled], anchor[rolled] = True, ends
     rate, strays, by_neighbours, sure = 0.5, list[np.ndarray](), False, DOUBT_NATS
     matters = TOLERANCE * np.sqrt((weight**2).sum())
+    most = basins.spent + MOST_SPENT * weight.size if basins.has_gradient else 0
     for left in reversed(range(ROUNDS + 1)):
         now = sort_draws(found, draws)
         wrong = known & (_numbers(basins, anchor) != now.label)
@@ -87,7 +90,7 @@ def assign_draws(
         unsure = np.flatnonzero(doubtful)
         if by_neighbours:
             anchor[unsure] = _neighbours(basins, draws, known, anchor, unsure)
-        if not left or not basins.has_gradient or rate * weight[unsure].sum() < matters:
+        if not left or basins.spent > most or rate * weight[unsure].sum() < matters:
             break
         picked = unsure[np.unique(systematic_resample(weight[unsure], min(ROUND_DESCENTS, len(unsure)), rng))]
         guesses = basins.lowest()[now.label[picked]], _neighbours(basins, draws, known, anchor, picked)
