@@ -254,8 +254,6 @@ def table(args):
         trusted = [answers_of(r) for r in group if not r["errors"]]
         z = [x for xs, _ in trusted for x in xs if abs(x) < NO_ERROR]
         log_z = [x for _, x in trusted if math.isfinite(x)]
-        every[family][0].extend(z)
-        every[family][1].extend(log_z)
         off = [float(r["log_z"]) for r in group if r["log_z"] and math.isfinite(float(r["log_z"])) and not r["errors"]]
         count = Counter(
             runs=len(group),
@@ -268,6 +266,9 @@ def table(args):
             wolf=sum(right(r) and bool(r["errors"]) for r in group),
         )
         totals[family] += count
+        if not count["silent"]:
+            every[family][0].extend(z)
+            every[family][1].extend(log_z)
         said = Counter(c for r in group for c in (r["errors"].upper() + " " + r["warnings"]).split())
         print(
             f"| {name} | {len(group)} | {rms(z):.2f} | {rms(log_z):.2f} | {rms(off):.3f} | {count['nan']} | "
@@ -292,10 +293,9 @@ def table(args):
     seeds = [int(r["seed"]) for r in rows]
     where = args.made_on or f"{platform.machine()} CPU, jax {jax.__version__}"
     print(f"\nsahmc {sahmc.__version__}, {where}, seeds {min(seeds)} to {max(seeds)}, {time.strftime('%Y-%m-%d')}; ")
-    print(
-        "rms over runs without an error, answers whose stated error is zero (a mode never seen) left out; findings in"
-    )
-    print("capitals are errors. By `benchmarks/calibration.py`.")
+    print("rms over runs without an error, answers whose stated error is zero (a mode never seen) left out, and of")
+    print("families without targets that have silent runs; findings in capitals are errors.")
+    print("By `benchmarks/calibration.py`.")
 
 
 def main():
