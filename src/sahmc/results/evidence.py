@@ -19,6 +19,9 @@ UNDERMINING = frozenset({"evidence", "round-trips", "rhat", "modes", "theta", "w
 BRACKET, MOST_STEPS = 50.0, 150
 """The nats beyond all draws between which a bridge is looked for, and the most steps of that search."""
 
+UNKNOWN = Expectation(np.array(np.nan), np.array(np.nan))
+"""The answer where nothing supports one."""
+
 
 def membership(record: RunRecord, every: tuple[int, int] = (1, 1)) -> np.ndarray:
     """Return the membership of draws in every region under the frozen theta, (chain, draw, region).
@@ -69,7 +72,7 @@ def log_evidence(record: RunRecord, method: str = "theta") -> Expectation:
         "sample a sahmc.Model(log_likelihood=..., log_prior=...) with the default tilt, theta and adapt",
     )
     if any(finding.severity == "error" and finding.code in UNDERMINING for finding in record.findings):
-        return Expectation(np.float64(np.nan), np.float64(np.nan))
+        return UNKNOWN
     return ESTIMATORS[method](record)
 
 
@@ -92,7 +95,7 @@ def by_theta(record: RunRecord) -> Expectation:
     member = membership(record)[..., [0, -1]]
     often, theta = member.mean(axis=(0, 1)), np.asarray(record.learnt.theta, float)
     if not (often > 0).all():
-        return Expectation(np.float64(np.nan), np.float64(np.nan))
+        return UNKNOWN
     mean = theta[0] - theta[-1] + np.log(often[0] / often[1]) - (betas[0] - betas[-1]) * reference
     share = member / often
     return Expectation(mean, error_of_mean(share[..., 0] - share[..., 1]))
@@ -117,7 +120,7 @@ def bridge_levels(betas: np.ndarray, level: np.ndarray, energy: np.ndarray) -> E
     """
     counts = np.bincount(level.ravel(), minlength=len(betas)).astype(float)
     if not (counts > 0).all():
-        return Expectation(np.float64(np.nan), np.float64(np.nan))
+        return UNKNOWN
     steps = -np.diff(betas)
     lower, upper = level < len(betas) - 1, level > 0  # draws that stand at the lower or the upper end of a bridge
     at_lower, at_upper = level[lower], level[upper] - 1
@@ -126,7 +129,7 @@ def bridge_levels(betas: np.ndarray, level: np.ndarray, energy: np.ndarray) -> E
     give, take = expit(below - middle[at_lower]), expit(middle[at_upper] - above)
     width = np.bincount(at_lower, give * (1 - give), len(steps)) + np.bincount(at_upper, take * (1 - take), len(steps))
     if not (width > 0).all():
-        return Expectation(np.float64(np.nan), np.float64(np.nan))
+        return UNKNOWN
     influence = np.zeros(level.shape)  # of each draw on the sum of all bridges, to first order
     influence[lower] += give / width[at_lower]
     influence[upper] -= take / width[at_upper]

@@ -152,15 +152,14 @@ def _scout(climber: Climber, ascent: Ascent, moves: int) -> tuple[np.ndarray, in
     nothing further out. The chains themselves stay where they are. Where they ran away, or a prior is the top, there
     are no scouts.
     """
-    seen, spent = [], 0
-    last = ascent.visits[-1] if ascent.visits and not ascent.ran_away else None
-    for hot in SCOUTED if last is not None else ():
-        if 1 / hot < last.rung.beta:
-            last = climber.visit(last.state, 1 / hot, last, moves)
+    seen, spent = list[np.ndarray](), 0
+    if ascent.visits and not ascent.ran_away:
+        last = ascent.visits[-1]
+        for beta in (1 / hot for hot in SCOUTED if 1 / hot < last.rung.beta):
+            last = climber.visit(last.state, beta, last, moves)
             spent += last.gradients
             seen.append(np.asarray(last.draws.position[-1]))
-    dim = climber.scale.size
-    return np.concatenate(seen) if seen else np.empty((0, dim)), spent
+    return np.concatenate(seen) if seen else np.empty((0, climber.scale.size)), spent
 
 
 def _go_up(climber: Climber, state: RunState, count: int, moves: int) -> Ascent:

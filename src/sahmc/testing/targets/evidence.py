@@ -129,9 +129,7 @@ def spike_and_slab(dim: int) -> EvidenceTarget:
         return jax.nn.softmax(log_each(v["x"]))[:1]
 
     model = in_box(lambda x: jax.nn.logsumexp(log_each(x)), -4.0, 8.0, dim)
-    return EvidenceTarget(
-        f"spike-slab-{dim}", model, {2: -4.27667, 10: -24.15593}[dim], answers, np.array([0.50001])
-    )
+    return EvidenceTarget(f"spike-slab-{dim}", model, {2: -4.27667, 10: -24.15593}[dim], answers, np.array([0.50001]))
 
 
 def coin_flips(flips: int, heads: int) -> EvidenceTarget:
