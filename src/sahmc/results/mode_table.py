@@ -15,8 +15,8 @@ from sahmc.tilt.importance import BLOCK_BYTES, weighted_mean
 
 SHOWN_COORDINATES = 6
 """The number of coordinates of a mean that are printed."""
-SHOWN_REST = 1e-3
-"""The mass that the draws of no mode must have, together, for a row of their own."""
+SHOWN_MASS, SHOWN_REST = 1e-5, 1e-3
+"""The least mass of a mode that has a row, and that of the rest, all draws of no mode together."""
 
 
 class Mode(NamedTuple):
@@ -90,7 +90,7 @@ class ModeTable(tuple[Mode, ...]):
 def mode_table(record: RunRecord, assigned: ModeAssignment) -> ModeTable:
     """Return the modes to which draws were ``assigned``, in their order, heaviest first.
 
-    Those without any mass, at the end, are left out. Draws that belong to no mode are the last row, if they have mass.
+    Those with hardly any mass, at the end, are left out. Draws of no mode are the last row, if they have mass.
     """
     weight, num = record.weight, len(assigned.energy)
     label = np.where(assigned.label < 0, num, assigned.label)
@@ -108,7 +108,7 @@ def mode_table(record: RunRecord, assigned: ModeAssignment) -> ModeTable:
         error = float(np.hypot(weighted_mean((label == k).astype(float), weight).mcse, doubt[k]))
         return Mode(float(mass[k]), error, mean, sd, float(energy[k]), int(chains[k]), k if k < num else -1)
 
-    shown = np.flatnonzero(mass[:num] > 0).max(initial=-1) + 1
+    shown = np.flatnonzero(mass[:num] > SHOWN_MASS).max(initial=-1) + 1
     return ModeTable(one(k) for k in [*range(shown), *([num] if mass[num] > SHOWN_REST else [])])
 
 
