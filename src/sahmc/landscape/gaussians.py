@@ -22,8 +22,9 @@ GRAM_DRAWS = 300
 """The number of draws of a mode that are looked at for its axes where there is no full correlation."""
 SORTINGS, SETTLED_SHARE = 5, 1e-3
 """The most times that draws are sorted and Gaussians fitted in turn, and the share that may still change sides."""
-CANDIDATES = 4
-"""The number of modes, the likeliest by diagonal covariances, among which full covariances choose."""
+CANDIDATES, CLEAR_SCORE = 4, 50.0
+"""The number of modes, the likeliest by diagonal covariances, among which full ones choose. Those whose score is this
+much higher, and more in many dimensions, are out of the question."""
 
 
 @dataclass(frozen=True)
@@ -75,19 +76,23 @@ class Likeliest(NamedTuple):
 def likeliest(found: Gaussians, draws: np.ndarray) -> Likeliest:
     """Return the modes to which each of ``draws`` (draw, dim) belongs most likely."""
     num = min(CANDIDATES, len(found.count))
-    near = np.argsort(diagonal_scores(draws, found.mean, found.sd**2), axis=1)[:, :num]
-    square, score = (np.empty(near.size) for _ in range(2))
-    order = np.argsort(near, axis=None, kind="stable")
-    edges = np.searchsorted(near.ravel()[order], np.arange(len(found.count) + 1))
+    rough = diagonal_scores(draws, found.mean, found.sd**2)
+    near = np.argsort(rough, axis=1)[:, :num]
+    score = np.take_along_axis(rough, near, axis=1)
+    clear = score > score[:, :1] + CLEAR_SCORE + 10 * np.sqrt(2 * draws.shape[1])
+    square, behind = np.full(near.shape, np.inf), score - score[:, :1]
+    row, column = np.nonzero(~clear)
+    order = np.argsort(near[row, column], kind="stable")
+    edges = np.searchsorted(near[row, column][order], np.arange(len(found.count) + 1))
     for k in np.flatnonzero(np.diff(edges)):
-        at = order[edges[k] : edges[k + 1]]
-        square[at] = found.squared_distance(draws[at // num], int(k))
+        at = row[order[edges[k] : edges[k + 1]]], column[order[edges[k] : edges[k + 1]]]
+        square[at] = found.squared_distance(draws[at[0]], int(k))
         score[at] = square[at] + 2 * found.log_det[k]
-    rank = np.argsort(score.reshape(near.shape), axis=1, kind="stable")
-    ordered = np.take_along_axis(score.reshape(near.shape), rank, axis=1)
-    label = np.take_along_axis(near, rank, axis=1)
+    score = np.where(clear, score[:, :1] + behind, score)
+    rank = np.argsort(score, axis=1, kind="stable")
+    ordered, label = (np.take_along_axis(part, rank, axis=1) for part in (score, near))
     gap = 0.5 * (ordered[:, 1] - ordered[:, 0]) if num > 1 else np.full(len(draws), np.inf)
-    return Likeliest(label[:, 0], label[:, min(1, num - 1)], gap, square.reshape(near.shape).min(axis=1))
+    return Likeliest(label[:, 0], label[:, min(1, num - 1)], gap, square.min(axis=1))
 
 
 def diagonal_scores(draws: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:

@@ -20,6 +20,8 @@ SEARCHES = 16
 """The most rounds of descents in the search through the draws of a run."""
 HIGH_DESCENTS = 3
 """The further descents from a mode whose mean is no part of it."""
+SAMPLE = 6000
+"""The number of draws, or fifty for each dimension if that is more, to which the search fits Gaussians."""
 REMEMBERED_DRAWS = 20_000
 """The largest number of draws remembered of each stage."""
 
@@ -71,6 +73,7 @@ class ModeFinder:
         log_weight = np.zeros(draws.shape[:2]) if log_weight is None else log_weight
         weight = np.exp(log_normalise(log_weight.astype(float))).ravel()
         sample = _equal_weight(weight, draws)
+        sample = sample[np.linspace(0, len(sample) - 1, min(len(sample), max(SAMPLE, 50 * draws.shape[2]))).astype(int)]
         picks, ends, complete = self._search(basins, np.asarray(draws[np.unravel_index(sample, draws.shape[:2])]))
         assigned = assign_draws(basins, draws, weight, sample, sample[picks], ends)
         minimum, energy = basins.minima()
