@@ -42,8 +42,11 @@ def test_log_density_is_called_once_in_a_run_and_sees_changed_data(origin):
         return -0.5 * jnp.sum((x - centre) ** 2)
 
     def mean(seed):
-        start = origin + centre  # so that both runs find the same ladder
-        return sahmc.sample(log_density, start, draws=200, tune=200, chains=8, random_seed=seed).expectation().mean
+        ladder = sahmc.EnergyPartition.uniform(0, 4, 1)  # given, so that both runs have the same shapes
+        result = sahmc.sample(
+            log_density, origin, draws=500, tune=500, chains=8, random_seed=seed, tilt="step", partition=ladder
+        )
+        return result.expectation().mean
 
     first = mean(0)
     assert calls == 1

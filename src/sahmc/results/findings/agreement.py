@@ -98,7 +98,7 @@ def _chains_differ(values: np.ndarray, names: list[str], weight: np.ndarray) -> 
     effective sample size, without harm, and is judged by that.
     """
     mixing, apart = weighted_rhat(values, weight), split_rhat(values[resample_rows(weight, 0)])
-    apart = np.nan_to_num(apart, nan=1.0)
+    apart = np.where(np.isnan(apart), 1.0, apart)
     room = 2 * len(values) / LEAST_ESS
     excess = np.maximum((mixing**2 - 1) / (RHAT_WARNING**2 - 1), (apart**2 - 1) / room)
     worst = int(np.argmax(excess))

@@ -116,7 +116,7 @@ def check_theta(record: RunRecord, every: tuple[int, int]) -> Iterator[Finding]:
             "Raise tune.",
         )
     home = float(member[..., 0].mean() / record.learnt.desired[0])
-    if home < HOME_WARNING:
+    if home < HOME_WARNING and isinstance(record.tilt, TemperedTilt):  # of a step tilt, the lowest regions may be empty
         yield Finding(
             "theta",
             ERROR if home < HOME_ERROR else WARNING,
