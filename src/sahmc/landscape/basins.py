@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 
 from sahmc._support.traced import TracedFunction
 from sahmc.landscape.descent import energies, roll_down, start_descent
@@ -49,7 +47,7 @@ class BasinMap:
     def __init__(self, energy_fn: TracedFunction, scale: np.ndarray, dtype: Any):
         self.energy_fn, self.dtype = energy_fn, dtype
         self.scale = np.asarray(scale, float)
-        self.has_gradient = jax.eval_shape(energy_fn, jnp.zeros(len(scale), dtype))[1] is not None
+        self.has_gradient = jax.eval_shape(energy_fn, jax.ShapeDtypeStruct((len(scale),), dtype))[1] is not None
         self.spent = 0
         """The number of gradients and energies computed."""
         self.anchor = np.zeros((0, len(scale)))
@@ -140,20 +138,20 @@ class BasinMap:
         if not self.has_gradient:
             return points.astype(float), self.energies(points), np.zeros(num), np.zeros(num)
         start = start_descent(self.energy_fn, padded)
-        finite = jnp.isfinite(start.energy) & jnp.isfinite(start.grad).all(axis=1)
-        now = start._replace(energy=jnp.where(finite, start.energy, -jnp.inf))  # from there nothing goes further down
+        first = np.asarray(start.energy)
+        finite = np.isfinite(first) & np.isfinite(start.grad).all(axis=1)
+        now = start._replace(energy=np.where(finite, first, -np.inf))  # from there nothing goes further down
         lately = np.full(num, np.inf)
         self.spent += num
-        for first in range(0, steps, ROLL_STEPS):
-            after = roll_down(self.energy_fn, now, lengths, min(ROLL_STEPS, steps - first))
-            self.spent += num * min(ROLL_STEPS, steps - first)
-            lately = np.asarray(jnp.where(finite, now.energy - after.energy, 0.0), float)[:num]
+        for done in range(0, steps, ROLL_STEPS):
+            after = roll_down(self.energy_fn, now, lengths, min(ROLL_STEPS, steps - done))
+            self.spent += num * min(ROLL_STEPS, steps - done)
+            lately = _fall(now.energy, after.energy, finite)[:num]
             now = after
             if (lately < SETTLED_NATS).all():
                 break
-        energy = np.asarray(jnp.where(finite, now.energy, jnp.inf), float)[:num]
-        fallen = np.asarray(jnp.where(finite, start.energy - now.energy, 0.0), float)[:num]
-        return np.asarray(now.position, float)[:num], energy, lately, fallen
+        energy = np.where(finite, np.asarray(now.energy, float), np.inf)[:num]
+        return np.asarray(now.position, float)[:num], energy, lately, _fall(first, now.energy, finite)[:num]
 
     def _place(self, points: np.ndarray, energy: np.ndarray, at_rest: np.ndarray) -> np.ndarray:
         """Return the anchor to which each point belongs; new anchors are made of points that belong to none.
@@ -254,9 +252,14 @@ class BasinMap:
             found.append(energy.reshape(line.shape[:2]).max(axis=1))
         return np.concatenate(found) if found else np.zeros(0)
 
-    def _padded(self, points: np.ndarray, size: int) -> Float[Array, "size dim"]:
+    def _padded(self, points: np.ndarray, size: int) -> np.ndarray:
         """Return points (point, dim) followed by copies of the first, ``size`` in all."""
-        return jnp.asarray(np.concatenate([points, np.repeat(points[:1], size - len(points), axis=0)]), self.dtype)
+        return np.concatenate([points, np.repeat(points[:1], size - len(points), axis=0)]).astype(self.dtype)
+
+
+def _fall(before: Any, after: Any, finite: np.ndarray) -> np.ndarray:
+    """Return the nats that points lost on their way, none where the energy was not ``finite``."""
+    return np.subtract(before, after, where=finite, out=np.zeros(len(finite)), dtype=float)
 
 
 def find_minima(

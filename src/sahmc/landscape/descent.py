@@ -47,22 +47,14 @@ def start_descent(energy_fn: TracedFunction, points: Float[Array, "points dim"])
     return Descent(points, energy, grad, jnp.zeros_like(points), size)
 
 
-def roll_down(
-    energy_fn: TracedFunction, descent: Descent, scale: Float[Array, "*points dim"], steps: Int[Array, ""] | int
-) -> Descent:
-    """Take ``steps`` steps of gradient descent with momentum, in units of ``scale``, a length for each coordinate.
-
-    Lengths, ``scale``, are the same for all points, (dim,), or each point has its own, (point, dim). A step that would
-    raise the energy is taken back, its momentum dropped and its size halved.
-    """
-    return _rolled_down(energy_fn, descent, jnp.broadcast_to(scale, descent.position.shape), steps)
-
-
 @jax.jit
-def _rolled_down(
+def roll_down(
     energy_fn: TracedFunction, descent: Descent, scale: Float[Array, "points dim"], steps: Int[Array, ""] | int
 ) -> Descent:
-    """Return points after ``steps`` steps; each has its own ``scale``."""
+    """Take ``steps`` steps of gradient descent with momentum, in units of ``scale``, lengths for each point.
+
+    A step that would raise the energy is taken back, its momentum dropped and its size halved.
+    """
 
     def body(_: Any, now: Descent) -> Descent:
         velocity = 0.9 * now.velocity - now.size[:, None] * now.grad * scale**2
@@ -92,7 +84,7 @@ def come_down(
     now = start_descent(energy_fn, positions)
     best, gradients = now.position, len(positions)
     for _ in range(DESCENT_ROUNDS):
-        after = roll_down(energy_fn, now, jnp.ones(dim, positions.dtype), DESCENT_STEPS)
+        after = roll_down(energy_fn, now, jnp.ones_like(positions), DESCENT_STEPS)
         gradients += len(positions) * DESCENT_STEPS
         falling = now.energy - after.energy > worth
         if not falling.any():

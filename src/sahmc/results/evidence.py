@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 from scipy.special import expit
 
 from sahmc._support.validate import require, require_known
@@ -12,7 +13,7 @@ from sahmc.results.records import RunRecord
 from sahmc.tilt.importance import Expectation, error_of_mean
 from sahmc.tilt.partition import TemperatureLadder
 from sahmc.tilt.theta import expected_frequency
-from sahmc.tilt.tilts import TemperedTilt
+from sahmc.tilt.tilts import TemperedTilt, Tilt
 
 UNDERMINING = frozenset({"evidence", "round-trips", "rhat", "modes", "theta", "weights", "drift", "stuck", "precision"})
 """The codes of findings that, as errors, leave the evidence without support."""
@@ -28,10 +29,14 @@ def membership(record: RunRecord, every: tuple[int, int] = (1, 1)) -> np.ndarray
 
     ``every`` is (i, j) to take every i-th chain and every j-th draw.
     """
-    theta = jnp.asarray(record.learnt.theta)
-    energy = jnp.asarray(record.draws.energy[:: every[0], :: every[1]])
-    of_draw = jax.vmap(record.tilt.membership, (None, 0))
-    return np.asarray(jax.vmap(of_draw, (None, 0))(theta, energy), dtype=float)
+    energy = record.draws.energy[:: every[0], :: every[1]]
+    return np.asarray(_membership(record.tilt, record.learnt.theta, energy), dtype=float)
+
+
+@jax.jit
+def _membership(tilt: Tilt, theta: Array, energy: Float[Array, "chain draw"]) -> Float[Array, "chain draw region"]:
+    of_draw = jax.vmap(tilt.membership, (None, 0))
+    return jax.vmap(of_draw, (None, 0))(theta, energy)
 
 
 def log_omega(record: RunRecord, log_total: float = 0.0) -> np.ndarray:

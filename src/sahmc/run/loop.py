@@ -32,6 +32,8 @@ CLOCK_LAG = 8
 """The factor by which the gain's clock may go slower than time, while some region waits to be seen."""
 CHUNK_SECONDS = 0.3
 """The seconds that a chunk is to take."""
+FIRST_CHUNK, LONG_FIRST_CHUNK = 16, 256
+"""The moves of the first chunk of a run, before it is known how long moves take, and the most of a later stage."""
 CHUNK_BYTES = 2**26
 """The most bytes of draws for which a chunk has room."""
 CHUNK_DRAWS = 2048
@@ -282,6 +284,8 @@ class Chunk(NamedTuple):
     """The visits to each region in these moves."""
     moves: int
     """The number of these moves."""
+    pace: int
+    """The number of moves that fill CHUNK_SECONDS, as far as these can tell."""
     sums: MoveSums
     """Sums over these moves."""
 
@@ -295,20 +299,21 @@ def chunks(
     capacity: int,
     done: int = 0,
     every: int = NEVER,
+    pace: int = FIRST_CHUNK,
 ) -> Iterator[Chunk]:
     """Yield what is left of a stage of ``draws`` draws after ``done`` moves, in chunks of about ``CHUNK_SECONDS``.
 
-    A chunk has room for ``capacity`` draws. There is a snapshot after each ``every`` moves. The bits do not depend on
-    how chunks are cut.
+    A chunk has room for ``capacity`` draws, and the first one is ``pace`` moves long. There is a snapshot after each
+    ``every`` moves. The bits do not depend on how chunks are cut.
     """
-    total, size = draws * schedule.thin, 16
+    total, size = draws * schedule.thin, pace
     while done < total:
         phase = done % schedule.thin
         size = min(size, total - done, capacity * schedule.thin - phase)
         before = np.asarray(state.sahmc.theta.visits)
         began = time.perf_counter()
         state, kept, snapshots, sums = jax.block_until_ready(
-            run_chunk(rng_key, state, setup, schedule, *map(jnp.int32, (size, done, every)), capacity)
+            run_chunk(rng_key, state, setup, schedule, *map(np.int32, (size, done, every)), capacity)
         )
         rate = size / max(time.perf_counter() - began, 1e-9)
         complete = (phase + size) // schedule.thin
@@ -316,15 +321,17 @@ def chunks(
         state = _forget_counts(state)
         num_snapshots = (done + size) // every - done // every
         done += size
+        pace = max(FIRST_CHUNK, int(rate * CHUNK_SECONDS))
         yield Chunk(
             state=state,
             draws=_first(kept, complete),
             snapshots=_first(snapshots, num_snapshots),
             visits=visits,
             moves=size,
+            pace=pace,
             sums=jax.tree.map(lambda total: np.asarray(total).item(), sums),
         )
-        size = max(16, int(rate * CHUNK_SECONDS))
+        size = pace
 
 
 def _first(slots: Any, num: int) -> Any:
@@ -334,8 +341,9 @@ def _first(slots: Any, num: int) -> Any:
 
 def _forget_counts(state: RunState) -> RunState:
     """Reduce the 32-bit counts of visits, once they were added up elsewhere, to whether a region was ever visited."""
+    visits: Any = np.asarray(state.sahmc.theta.visits)
     theta = state.sahmc.theta
-    return state._replace(sahmc=state.sahmc._replace(theta=theta._replace(visits=jnp.minimum(theta.visits, 1))))
+    return state._replace(sahmc=state.sahmc._replace(theta=theta._replace(visits=np.minimum(visits, 1))))
 
 
 def chunk_capacity(chains: int, dim: int) -> int:

@@ -6,13 +6,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key
 
 from sahmc.results.records import Counts, ThetaTrace
 from sahmc.run.journal import Journal, StageProgress
-from sahmc.run.loop import NEVER, SNAPSHOTS, Chunk, Draw, MoveSums, RunState, Schedule, Setup, chunks, draw_structure
+from sahmc.run.loop import (
+    FIRST_CHUNK,
+    LONG_FIRST_CHUNK,
+    NEVER,
+    SNAPSHOTS,
+    Chunk,
+    Draw,
+    MoveSums,
+    RunState,
+    Schedule,
+    Setup,
+    chunks,
+    draw_structure,
+)
 from sahmc.run.progress import Progress
 
 
@@ -33,7 +45,7 @@ class StageResult(NamedTuple):
     """Whether Ctrl-C ended it early."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class StageRunner:
     """The runner of stages: what they have in common, where they are recorded, and who is told how far they are."""
 
@@ -47,6 +59,8 @@ class StageRunner:
     """The journal in which the run is recorded."""
     progress_per_move: float = 1.0
     """The planned moves for which a move counts on the progress bar: longer moves are fewer than planned."""
+    pace: int = FIRST_CHUNK
+    """The number of moves with which the next stage begins."""
 
     def run(
         self,
@@ -78,7 +92,10 @@ class StageRunner:
         every = max(1, -(-draws * schedule.thin // SNAPSHOTS)) if trace else NEVER
         interrupted = False
         try:
-            for chunk in chunks(self.rng_key, so_far.state, setup, schedule, draws, self.capacity, so_far.moves, every):
+            for chunk in chunks(
+                self.rng_key, so_far.state, setup, schedule, draws, self.capacity, so_far.moves, every, self.pace
+            ):
+                self.pace = min(chunk.pace, LONG_FIRST_CHUNK)
                 so_far = _after(so_far, chunk, store, every)
                 self.journal.add(so_far, chunk.draws if store else None)
                 self._tell(name, so_far, chunk.moves, chunk.sums)
@@ -103,7 +120,7 @@ class StageRunner:
                     num_diverging=so_far.counts.diverging,
                     regions=len(seen),
                     regions_seen=int(seen.sum()),
-                    round_trips=int(jnp.sum(so_far.state.trips.trips)),
+                    round_trips=int(np.asarray(so_far.state.trips.trips).sum()),
                 )
             )
 

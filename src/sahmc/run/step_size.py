@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
@@ -28,6 +30,7 @@ class StepSizeState(NamedTuple):
     """The number of updates so far."""
 
 
+@partial(jax.jit, static_argnames="eager")
 def init_step_size(step: Float[Array, " levels"], *, eager: bool) -> StepSizeState:
     """Start the tuning at the step sizes ``step``.
 

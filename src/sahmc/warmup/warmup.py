@@ -123,7 +123,7 @@ def _explore(context: WarmupContext, piloted: PilotOutcome) -> Landscape:
     done = run_climb(context, home, piloted.kernel, pilot, finder.scale, finder.draws)
     high = LOST_NATS + LOST_NATS_PER_DIM * dim
     lost = ~(done.energies < pilot.mean_energy + high)
-    state, spent = _put_back(done.state, home, jnp.asarray(lost)), 0
+    state, spent = _put_back(done.state, home, lost), 0
     if plan.looks_for_modes:
         back = done.draws[:, ~lost]
         finder = finder.with_draws(back)
@@ -140,13 +140,14 @@ def _roll_down(context: WarmupContext, scouts: np.ndarray, scale: np.ndarray, bo
     """
     if not len(scouts):
         return scouts, 0
-    points = jnp.asarray(scouts[np.resize(np.arange(len(scouts)), DESCENTS)])  # a shape that is compiled anyway
-    unit = jnp.broadcast_to(jnp.asarray(scale, points.dtype), points.shape)
+    points = scouts[np.resize(np.arange(len(scouts)), DESCENTS)]  # a shape that is compiled anyway
+    unit = np.broadcast_to(scale.astype(points.dtype), points.shape)
     end = roll_down(context.energy_fn, start_descent(context.energy_fn, points), unit, DESCENT_STEPS)
     low = np.asarray(end.energy) < bound
     return np.asarray(end.position)[low], DESCENTS * (DESCENT_STEPS + 1)
 
 
+@jax.jit
 def _put_back(state: RunState, home: RunState, lost: Bool[Array, " chains"]) -> RunState:
     """Return the state with the ``lost`` chains put back where they were before the climb, in ``home``."""
 
