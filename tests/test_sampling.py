@@ -13,6 +13,7 @@ from records import differences
 import sahmc
 from sahmc.models.model import Labels
 from sahmc.run import loop as run
+from sahmc.run.live import Live
 
 
 def normal(x):
@@ -194,6 +195,51 @@ def test_ctrl_c_returns_what_was_drawn(monkeypatch):
         signal.signal(signal.SIGINT, before)
     assert result.settings["interrupted"] and 0 < result.draws.shape[1] < 5000
     assert result.expectation().mean.shape == (3,)
+
+
+@pytest.fixture
+def ctrl_c():
+    """A press of Ctrl-C, as it reaches a program that runs in the foreground."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield lambda: signal.raise_signal(signal.SIGINT)
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_at_the_last_draw_loses_nothing_and_says_nothing(ctrl_c):
+    def press(progress):
+        if progress.stage == "draw" and progress.done == progress.total:
+            ctrl_c()
+
+    result = quick(draws=100, callback=press)
+    assert result.draws.shape[1] == 100 and not result.settings["interrupted"]
+    assert "interrupted" not in {finding.code for finding in result.findings}
+
+
+@pytest.mark.parametrize("times", [1, 2, 5])
+def test_ctrl_c_again_and_again_still_returns_a_result(ctrl_c, times, monkeypatch):
+    monkeypatch.setattr(run, "CHUNK_SECONDS", 0.01)
+
+    def press(progress):
+        if progress.stage == "draw" and progress.done > progress.total / 4:
+            for _ in range(times):
+                ctrl_c()
+
+    result = quick(draws=5000, callback=press)
+    assert 0 < result.draws.shape[1] < 5000 and "interrupted" in {finding.code for finding in result.findings}
+
+
+def test_ctrl_c_while_a_run_is_examined_returns_all_its_draws(ctrl_c, monkeypatch, set1):
+    find_modes = Live.find_modes
+
+    def pressed(self, draws):
+        ctrl_c()
+        return find_modes(self, draws)
+
+    monkeypatch.setattr(Live, "find_modes", pressed)
+    with pytest.warns(UserWarning, match="before it was examined"):
+        result = sahmc.sample(set1.log_density, jnp.zeros(2), draws=300, tune=300, chains=16, random_seed=0)
+    assert result.draws.shape[1] == 300 and result.findings[0].severity == "error"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_repr_says_the_essentials():

@@ -15,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
-from sahmc._support.traced import TracedFunction
 from sahmc._support.types import PositionFn
 from sahmc._support.validate import require_flag, require_function
 from sahmc._version import __version__
@@ -24,17 +23,19 @@ from sahmc.models.convert import as_model
 from sahmc.models.energy import trace_keep
 from sahmc.models.model import Labels
 from sahmc.models.positions import Unpacker
-from sahmc.results.findings.examine import examine
-from sahmc.results.records import DrawRecord, RunRecord, ThetaRecord, ThetaTrace
+from sahmc.results.findings.examine import NOT_EXAMINED, examine
+from sahmc.results.records import DrawRecord, Finding, RunRecord, ThetaRecord, ThetaTrace
 from sahmc.results.result import Result
-from sahmc.run.checkpoint import identity, open_checkpoint, recorded, stored_arguments
+from sahmc.run.checkpoint import open_checkpoint, recorded, stored_arguments
+from sahmc.run.identity import identity
+from sahmc.run.interrupts import Interrupts, interrupts
 from sahmc.run.journal import Journal
 from sahmc.run.live import Live
 from sahmc.run.loop import Draw, Schedule, chunk_capacity
 from sahmc.run.plan import Plan, make_plan
 from sahmc.run.progress import Progress, progress
 from sahmc.run.stage import StageResult, StageRunner
-from sahmc.run.start import Prepared, evaluate_starts, parse_seed, prepare, start_chains
+from sahmc.run.start import Prepared, parse_seed, prepare, start_chains
 from sahmc.tilt.gain import Gain
 from sahmc.tilt.importance import log_normalise
 from sahmc.tilt.partition import EnergyPartition, TemperatureLadder
@@ -188,22 +189,30 @@ def sample(
     kept = None if keep is None else trace_keep(keep, unpack, ready.positions[0])
     journal = Journal()
     if checkpoint is not None:
-        what = _identity(ready, seed, kept, save_warmup)
-        journal = open_checkpoint(checkpoint, what, seed, given)
+        journal = open_checkpoint(checkpoint, identity(ready, seed, kept, save_warmup), seed, given)
 
     began = time.perf_counter()
-    with closing(journal), progress(plan.stages, progressbar, callback) as report:
-        state, spent = start_chains(ready)
-        runner = StageRunner(key_run, chunk_capacity(*ready.positions.shape), report, journal)
-        warm = warm_up(WarmupContext(runner, ready.energy_fn, ready.plan), state, save_warmup)
-        warm = warm._replace(setup=dataclasses.replace(warm.setup, keep=kept))
-        drawn = warm.runner.run(
-            "draw", warm.state, warm.setup, _drawing(ready.plan, warm), draws, store=True, trace=True
-        )
-
-    seconds = journal.seconds + time.perf_counter() - began
-    settings = _settings(ready.plan, warm, seed, drawn.interrupted, seconds)
-    return _result(drawn, warm, unpack, settings, model.labels, spent)
+    with interrupts() as presses:
+        with closing(journal), progress(plan.stages, progressbar, callback) as report:
+            state, spent = start_chains(ready)
+            runner = StageRunner(key_run, chunk_capacity(*ready.positions.shape), report, journal)
+            warm = warm_up(WarmupContext(runner, ready.energy_fn, ready.plan), state, save_warmup)
+            warm = warm._replace(setup=dataclasses.replace(warm.setup, keep=kept))
+            presses.hold()
+            drawn = warm.runner.run(
+                "draw",
+                warm.state,
+                warm.setup,
+                _drawing(ready.plan, warm),
+                draws,
+                store=True,
+                trace=True,
+                presses=presses,
+            )
+        presses.pressed = False
+        seconds = journal.seconds + time.perf_counter() - began
+        settings = _settings(ready.plan, warm, seed, drawn.interrupted, seconds)
+        return _result(drawn, warm, unpack, settings, model.labels, spent, presses)
 
 
 def resume(
@@ -232,14 +241,6 @@ def warm_up_only(ready: Prepared, rng_key: Key[Array, ""]) -> WarmedUp:
         state, _ = start_chains(ready)
         runner = StageRunner(rng_key, chunk_capacity(*ready.positions.shape), report, Journal())
         return warm_up(WarmupContext(runner, ready.energy_fn, ready.plan), state)
-
-
-def _identity(ready: Prepared, seed: Any, kept: TracedFunction | None, save_warmup: bool) -> dict[str, Any]:
-    """Return all that the bits of the run depend on; ``kept`` is the traced ``keep``, and ``seed`` what is recorded."""
-    _, state = evaluate_starts(ready.energy_fn, ready.positions)
-    energy = state.chains.energy  # tells callbacks apart, which have no text
-    parts = {"start": ready.positions, "model": ready.energy_fn, "energy": energy, "keep": kept}
-    return identity(ready.plan, seed, **parts, save_warmup=save_warmup)
 
 
 def _drawing(plan: Plan, warm: WarmedUp) -> Schedule:
@@ -281,11 +282,17 @@ def _settings(plan: Plan, warm: WarmedUp, seed: Any, interrupted: bool, seconds:
 
 
 def _result(
-    drawn: StageResult, warm: WarmedUp, unpack: Unpacker, settings: dict[str, Any], labels: Labels, spent: int
+    drawn: StageResult,
+    warm: WarmedUp,
+    unpack: Unpacker,
+    settings: dict[str, Any],
+    labels: Labels,
+    spent: int,
+    presses: Interrupts,
 ) -> Result:
     """Return the result, with its modes and findings, which a warning lists too.
 
-    ``spent`` are the gradients spent on the starts.
+    ``spent`` are the gradients spent on the starts. What one of ``presses`` cuts short is left out, and a finding.
     """
     assert drawn.draws is not None
     state, setup, whole = drawn.state, warm.setup, warm.setup.keep is None
@@ -310,10 +317,12 @@ def _result(
         labels=labels if whole else Labels(),
         warmup_draws=None if warm.draws is None else _draw_record(warm.draws, unpack, normalise=False),
     )
-    if int(live.modes.num) and whole:
+    if int(live.modes.num) and whole and not presses.pressed:
         modes, looked = live.find_modes(record.draws)
         record = dataclasses.replace(record, modes=modes, num_gradients=record.num_gradients + looked)
-    findings = examine(record, live.structured_positions() if whole else record.draws.values)
+    findings: tuple[Finding, ...] = (NOT_EXAMINED,)
+    if not presses.pressed:
+        findings = examine(record, live.structured_positions() if whole else record.draws.values)
     if findings:
         lines = "\n".join(f"  - {finding}" for finding in findings)
         warnings.warn(f"sahmc found problems with this run (Result.findings):\n{lines}", stacklevel=3)

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -31,6 +32,12 @@ def test_help_teaches_and_does_not_import_jax():
     assert "sahmc init model.py" in done.stdout and "Exit status" in done.stdout
 
 
+def test_resume_says_that_it_may_run_code(capsys):
+    with pytest.raises(SystemExit):
+        main(["resume", "--help"])
+    assert "resume only what you trust" in " ".join(capsys.readouterr().out.split())
+
+
 def test_without_a_command_the_help_is_shown(capsys):
     assert main([]) == 2 and "COMMAND" in capsys.readouterr().out
 
@@ -48,6 +55,12 @@ def test_from_an_empty_folder_to_a_report(tmp_path, capsys, monkeypatch):
     assert code == 0 and resumed.strip() == again.strip()
     assert said(capsys, "report", "run.nc")[0] == 0 and (tmp_path / "run.html").stat().st_size > 50_000
     assert said(capsys, "plot", "run.nc", "--out", "sheet.png")[0] == 0 and (tmp_path / "sheet.png").exists()
+    for command, path in (("report", "run.html"), ("plot", "sheet.png")):
+        assert said(capsys, command, "run.nc", "--out", path)[0] == 2
+        assert said(capsys, command, "run.nc", "--out", path, "--overwrite")[0] == 0
+        whole = Path("run.nc").read_bytes()
+        assert said(capsys, command, "run.nc", "--out", "run.nc", "--overwrite")[0] == 2
+        assert Path("run.nc").read_bytes() == whole
 
 
 def test_a_run_that_is_not_to_be_trusted_exits_with_one(tmp_path, capsys):

@@ -1,5 +1,6 @@
 """The page about a run."""
 
+import dataclasses
 import re
 import shutil
 import subprocess
@@ -8,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from sahmc.plots.report import CITE, page, write_report
+from sahmc.results.records import Finding
+from sahmc.results.result import Result
 
 matplotlib = pytest.importorskip("matplotlib")
 
@@ -26,6 +29,26 @@ def test_a_page_holds_everything(runs, tmp_path):
         assert finding.code in bad
     with pytest.raises(ValueError, match="folder must exist"):
         write_report(runs["tempered"], tmp_path / "none" / "page.html")
+
+
+def test_nothing_in_a_file_reaches_the_page_as_html(runs):
+    """A crafted file may hold any text in its findings and settings."""
+    bad = "<script>alert(1)</script>"
+    record = runs["tempered"].record
+    settings = {**record.settings, "versions": {"sahmc": bad}, "kernel": bad, bad: bad}
+    crafted = dataclasses.replace(record, findings=(Finding(bad, bad, bad, 0.0, bad),), settings=settings)
+    text = page(Result(crafted))
+    assert "<script" not in text and "&lt;script&gt;" in text
+
+
+def test_a_page_is_not_written_over_what_is_there(runs, tmp_path):
+    (tmp_path / "run.nc").write_text("a run")
+    (tmp_path / "page.html").write_text("a page")
+    with pytest.raises(ValueError, match=r"a file like run\.html"):
+        write_report(runs["tempered"], tmp_path / "run.nc", overwrite=True)
+    with pytest.raises(ValueError, match="which exists"):
+        write_report(runs["tempered"], tmp_path / "page.html")
+    assert (tmp_path / "run.nc").read_text() == "a run" and (tmp_path / "page.html").read_text() == "a page"
 
 
 def test_the_page_cites_the_authors_by_their_names():

@@ -1,15 +1,19 @@
 """A run in a file comes back whole."""
 
+import errno
 import json
 import warnings
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import xarray as xr
 from records import differences
 
 import sahmc
+from sahmc.results import stores
 
 pytest.importorskip("matplotlib").use("Agg")
 
@@ -61,3 +65,137 @@ def test_every_tilt_is_stored(tilt, tmp_path, set1):
     back = sahmc.Result.load(tmp_path / "run.nc")
     assert differences(back.record, result.record) == [] and back.tilt.name == tilt and repr(back) == repr(result)
     assert np.allclose(back.log_omega(), result.log_omega(), equal_nan=True)
+
+
+def test_names_with_slashes_are_stored(tmp_path):
+    """NumPyro's scope makes them; a tree takes them for groups."""
+    start = {"outer/x": jnp.zeros(2), "inner": {"outer": jnp.zeros(())}}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = sahmc.sample(
+            lambda p: -0.5 * jnp.sum(p["outer/x"] ** 2) - 0.5 * p["inner"]["outer"] ** 2,
+            start,
+            draws=20,
+            tune=40,
+            chains=4,
+            random_seed=0,
+            progressbar=False,
+        )
+    for name in ("run.nc", "run.zarr"):
+        result.save(tmp_path / name)
+        back = sahmc.Result.load(tmp_path / name)
+        assert differences(back.record, result.record) == []
+        assert np.array_equal(back.draws["outer/x"], result.draws["outer/x"])
+    assert "outer.x" in result.to_datatree()["posterior"]
+
+
+@pytest.mark.parametrize("name", ["run.nc", "run.zarr"])
+def test_a_flipped_bit_is_never_loaded(result, tmp_path, name):
+    """150 of them: either the content is the same all the same, as in padding, or it is refused."""
+    result.save(tmp_path / name)
+    files = sorted(p for p in (tmp_path / name).rglob("*") if p.is_file()) or [tmp_path / name]
+    sizes = np.cumsum([p.stat().st_size for p in files])
+    refused = 0
+    rng = np.random.default_rng(0)
+    for _ in range(150):
+        where, bit = rng.integers(sizes[-1]), 1 << rng.integers(8)
+        which = int(np.searchsorted(sizes, where, side="right"))
+        content = files[which].read_bytes()
+        broken = bytearray(content)
+        broken[where - (sizes[which] - len(content))] ^= bit
+        files[which].write_bytes(broken)
+        try:
+            back = sahmc.Result.load(tmp_path / name)
+        except ValueError:
+            refused += 1
+        else:
+            assert differences(back.record, result.record) == []
+        files[which].write_bytes(content)
+    assert refused > 30
+
+
+class Full:
+    """A file on a disk with little space left."""
+
+    def __init__(self, file, room):
+        self.file, self.room = file, room
+
+    def write(self, data):
+        self.room -= len(data)
+        if self.room < 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return self.file.write(data)
+
+    def __getattr__(self, name):
+        return getattr(self.file, name)
+
+
+@pytest.mark.parametrize("room", [100, 3_000, 100_000, 300_000])
+def test_a_full_disk_leaves_the_old_file_and_says_what_to_do(result, tmp_path, room, monkeypatch):
+    path = tmp_path / "run.nc"
+    path.write_text("what was there")
+    patient = stores._Patient
+    monkeypatch.setattr(stores, "_Patient", lambda file: patient(Full(file, room)))
+    with pytest.raises(OSError, match=r"no space left in .* needs .* MiB.*still in memory"):
+        result.save(path, overwrite=True)
+    assert path.read_text() == "what was there" and [p.name for p in tmp_path.iterdir()] == ["run.nc"]
+    monkeypatch.undo()
+    result.save(path, overwrite=True)
+    assert differences(sahmc.Result.load(path).record, result.record) == []
+
+
+@pytest.mark.parametrize("name", ["run.nc", "run.zarr"])
+def test_too_little_space_is_seen_before_anything_is_written(result, tmp_path, name, monkeypatch):
+    monkeypatch.setattr(stores.shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
+    with pytest.raises(OSError, match="no space left"):
+        result.save(tmp_path / name)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_store_that_cannot_be_finished_leaves_the_old_one(result, tmp_path, monkeypatch):
+    path = tmp_path / "run.zarr"
+    result.save(path)
+    write = stores._write_zarr
+
+    def fails(*args):
+        write(*args)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(stores, "_write_zarr", fails)
+    with pytest.raises(OSError, match="an older file is still there"):
+        result.save(path, overwrite=True)
+    assert differences(sahmc.Result.load(path).record, result.record) == []
+    assert [p.name for p in tmp_path.iterdir()] == ["run.zarr"]
+
+
+def test_a_store_that_could_run_code_is_not_opened(result, tmp_path):
+    path = tmp_path / "run.zarr"
+    result.save(path)
+    about = path / "posterior" / "x" / "zarr.json"
+    harmful = json.loads(about.read_text())
+    harmful["codecs"] = [{"name": "numcodecs.pickle", "configuration": {}}]
+    about.write_text(json.dumps(harmful))
+    with pytest.raises(ValueError, match=r"numcodecs\.pickle"):
+        sahmc.Result.load(path)
+    about.unlink()
+    (path / "posterior" / ".zarray").write_text('{"zarr_format": 2, "filters": [{"id": "pickle"}]}')
+    with pytest.raises(ValueError, match="must be of format 3"):
+        sahmc.Result.load(path)
+
+
+def test_groups_that_others_added_do_not_matter(result, tmp_path):
+    path = tmp_path / "run.nc"
+    result.save(path)
+    xr.Dataset({"y": ("draw", np.arange(3.0))}).to_netcdf(path, mode="a", group="predictions", engine="h5netcdf")
+    assert differences(sahmc.Result.load(path).record, result.record) == []
+
+
+def test_draws_are_written_without_a_copy_of_them_all(result):
+    """Blocks of draws, of no more than BLOCK_BYTES each, are all of the variable."""
+    values = np.arange(3 * 50_000 * 8, dtype=np.float64).reshape(3, 50_000, 8)
+    streamed = stores.Streamed(
+        "g", "x", ("chain", "draw", "d"), values.shape, values.dtype, lambda some: values[:, some]
+    )
+    parts = list(streamed.blocks())
+    assert len(parts) > 2 and all(block.nbytes <= stores.BLOCK_BYTES for _, block in parts)
+    assert np.array_equal(np.concatenate([block for _, block in parts], axis=1), values)

@@ -7,8 +7,10 @@ import signal
 import subprocess
 import sys
 import warnings
+from contextlib import closing
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from records import differences
 import sahmc
 from sahmc.run import checkpoint, journal
 from sahmc.run import loop as run
+from sahmc.run.folder_lock import FolderLock
 from sahmc.run.journal import DiskJournal
 
 OPTIONS = {"draws": 300, "tune": 120, "chains": 8, "random_seed": 3, "progressbar": False}
@@ -98,6 +101,7 @@ ROOT = Path(__file__).parent.parent.parent
 SCRIPT = """
 import os, signal, sys, threading, warnings
 sys.path.append("tests/helpers")
+import jax
 import jax.numpy as jnp
 import sahmc
 from sahmc.run import journal
@@ -180,11 +184,11 @@ def listing(folder):
 @pytest.mark.parametrize(
     ("change", "word"),
     [
-        ({"draws": 301}, "draws 300 in the checkpoint and 301 here"),
-        ({"random_seed": 4}, "random_seed 3 in the checkpoint and 4 here"),
-        ({"model": lambda x: -0.5 * jnp.sum(x**2)}, "model"),
-        ({"model": lambda x: jnp.logaddexp(-0.5 * jnp.sum((x - 5) ** 2), -0.5 * jnp.sum((x + 4) ** 2))}, "model"),
-        ({"start": jnp.ones(3)}, "start"),
+        ({"draws": 301}, "draws is 300 in the checkpoint and 301 here"),
+        ({"random_seed": 4}, "random_seed is 3 in the checkpoint and 4 here"),
+        ({"model": lambda x: -0.5 * jnp.sum(x**2)}, "the steps of the log density changed"),
+        ({"model": lambda x: jnp.logaddexp(-0.5 * jnp.sum((x - 5) ** 2), -0.5 * jnp.sum((x + 4) ** 2))}, "log density"),
+        ({"start": jnp.ones(3)}, "where chains start changed"),
         ({"kernel": sahmc.HMC(0.1, 3)}, "kernel"),
         ({"partition": sahmc.TemperatureLadder.geometric(30, 6)}, "tilt"),
         ({"keep": lambda x: x[0]}, "keep"),
@@ -209,12 +213,98 @@ def test_a_folder_with_something_else_in_it_is_refused(tmp_path):
 
 
 def test_two_processes_do_not_write_to_one_folder(copy):
-    book = DiskJournal(copy)
-    try:
-        with pytest.raises(ValueError, match="one process at a time"):
-            sample(checkpoint=copy)
-    finally:
-        book.close()
+    with closing(FolderLock(copy)), pytest.raises(ValueError, match="one process at a time"):
+        sample(checkpoint=copy)
+
+
+def test_of_two_runs_begun_at_once_in_a_new_folder_one_is_refused(tmp_path, monkeypatch):
+    """The second comes while the first writes down its model; it must neither replace it nor be given its draws."""
+    quick = {"draws": 20, "tune": 40, "checkpoint": tmp_path / "run"}
+    dumps, refused = checkpoint.cloudpickle.dumps, []
+
+    def slow_dumps(arguments):
+        monkeypatch.setattr(checkpoint.cloudpickle, "dumps", dumps)
+        with pytest.raises(ValueError, match="one process at a time") as error:
+            sample(lambda x: -0.5 * jnp.sum((x + 5) ** 2), **quick)
+        refused.append(error)
+        return dumps(arguments)
+
+    monkeypatch.setattr(checkpoint.cloudpickle, "dumps", slow_dumps)
+    sample(lambda x: -0.5 * jnp.sum((x - 5) ** 2), **quick)
+    assert refused
+    with pytest.raises(ValueError, match="must be this one"):
+        sample(lambda x: -0.5 * jnp.sum((x + 5) ** 2), **quick)
+
+
+def test_stages_of_another_run_are_refused(copy, tmp_path):
+    sample(checkpoint=tmp_path / "other", random_seed=4)
+    for path in (tmp_path / "other").glob("[0-9]*"):
+        shutil.copy(path, copy / path.name)
+    with pytest.raises(ValueError, match="of another run"):
+        sample(checkpoint=copy)
+
+
+def mirrored(sign):
+    """Two data sets whose energies at the origin agree, inside a nested jit."""
+    data = sign * np.arange(3, dtype=np.float32)
+    return jax.jit(lambda x: -0.5 * jnp.sum((x - data) ** 2))
+
+
+def called_back(sign):
+    """Two functions without any text, whose values at the origin agree."""
+
+    def log_density(x):
+        value = lambda x: np.float32(-0.5 * np.sum((np.asarray(x) - sign) ** 2))  # noqa: E731
+        return jax.pure_callback(value, jnp.zeros(()), x, vmap_method="sequential")
+
+    return log_density
+
+
+@pytest.mark.parametrize(
+    ("model", "kernel", "word"),
+    [
+        (mirrored, "hmc", "the data in the log density changed"),
+        (called_back, "random_walk", "what the log density .* changed"),
+    ],
+)
+def test_changed_data_that_leave_the_energy_of_the_start_are_seen(model, kernel, word, tmp_path):
+    quick = {"draws": 20, "tune": 40, "chains": 4, "kernel": kernel, "checkpoint": tmp_path / "run"}
+    sample(model(1.0), **quick)
+    sample(model(1.0), **quick)
+    with pytest.raises(ValueError, match=word):
+        sample(model(-1.0), **quick)
+
+
+def test_settings_that_change_bits_are_seen(copy, monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")
+    with pytest.raises(ValueError, match=r"XLA_FLAGS is .* here"):
+        sample(checkpoint=copy)
+
+
+def test_a_complete_run_in_a_folder_that_can_only_be_read(whole, copy, monkeypatch):
+    def read_only(path, mode="r", **options):
+        if mode not in ("r", "rb"):
+            raise PermissionError(path)
+        return open(path, mode, **options)
+
+    before = listing(copy)
+    monkeypatch.setattr(Path, "open", read_only)
+    assert same(whole, sample(checkpoint=copy))
+    monkeypatch.undo()
+    assert listing(copy) == before
+    for path in copy.glob("*-draw.*"):
+        path.unlink()
+    monkeypatch.setattr(Path, "open", read_only)
+    with pytest.raises(ValueError, match="copy it to a place of your own"):
+        sample(checkpoint=copy)
+
+
+def test_left_overs_are_cleared_away_and_files_of_others_are_not(whole, copy):
+    (copy / ".part-abc").write_text("half a state")
+    (copy / "999-notes.txt").write_text("mine")
+    sorted(copy.glob("*.state"))[2].unlink()
+    assert same(whole, sample(checkpoint=copy))
+    assert not (copy / ".part-abc").exists() and (copy / "999-notes.txt").read_text() == "mine"
 
 
 def test_a_seed_that_was_drawn_is_found_again(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import tempfile
@@ -9,6 +10,10 @@ from pathlib import Path
 
 DIGEST_BYTES = 32
 """The length of a checksum, in bytes."""
+PART = ".part-"
+"""The beginning of the names of files that are not yet whole."""
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""The errors that say that there is no more space."""
 
 
 def sealed(content: bytes) -> bytes:
@@ -26,7 +31,7 @@ def unsealed(path: Path) -> bytes | None:
 
 def write_whole(path: Path, content: bytes) -> None:
     """Write all of a file or nothing, whatever happens on the way."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".part-")
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=PART)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)

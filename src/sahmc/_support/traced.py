@@ -30,6 +30,10 @@ class TracedFunction:
     returns: PyTreeDef = static()
     """The pytree structure of what the function returns."""
 
+    def constants(self) -> list[Any]:
+        """Return all arrays that the function uses besides its argument, those inside a nested ``jit`` included."""
+        return [*self.consts, *_nested_constants(self.steps.jaxpr)]
+
     def __call__(self, position: jax.Array) -> Any:
         """Return what the function returns."""
         leaves = core.jaxpr_as_fun(core.ClosedJaxpr(self.steps.jaxpr, self.consts))(position)
@@ -65,6 +69,18 @@ class _Steps:
 def _interned(steps: _Steps) -> _Steps:
     """Return the first of equal steps that was seen, so that comparing them is quick."""
     return steps
+
+
+def _nested_constants(value: Any) -> list[Any]:
+    """Return the constants of all programs inside a parameter of an equation, or inside a program."""
+    if isinstance(value, core.ClosedJaxpr):
+        return [*value.consts, *_nested_constants(value.jaxpr)]
+    if isinstance(value, core.Jaxpr):
+        literals = [a.val for eqn in value.eqns for a in eqn.invars if isinstance(a, core.Literal)]
+        return [*literals, *(c for eqn in value.eqns for p in eqn.params.values() for c in _nested_constants(p))]
+    if isinstance(value, (tuple, list)):
+        return [c for part in value for c in _nested_constants(part)]
+    return []
 
 
 def _describe(jaxpr: core.Jaxpr) -> Hashable:

@@ -98,7 +98,8 @@ def _add_run_commands(commands: Commands) -> None:
         "resume",
         _resume,
         "go on with a run that was killed or interrupted",
-        "Go on with the run in a checkpoint folder, to the same bits as if it had never stopped.",
+        "Go on with the run in a checkpoint folder, to the same bits as if it had never stopped. The model is stored "
+        "there by pickle, which can run any code: resume only what you trust.",
     )
     resume.add_argument("checkpoint", type=Path, metavar="FOLDER", help="what --checkpoint of `sahmc sample` named")
     _add_output_options(resume)
@@ -151,9 +152,11 @@ def _add_result_commands(commands: Commands) -> None:
     )
     report.add_argument("run_file", type=Path, metavar="RUN", help="what --out of `sahmc sample` named")
     report.add_argument("--out", type=Path, metavar="PAGE", help="the page (default: RUN with the ending .html)")
+    report.add_argument("--overwrite", action="store_true", help="write over the page if it exists")
     plot = _command(commands, "plot", _plot, "draw the overview of a run", "Draw six plots of a run on one sheet.")
     plot.add_argument("run_file", type=Path, metavar="RUN", help="what --out of `sahmc sample` named")
     plot.add_argument("--out", type=Path, metavar="PNG", help="the picture (default: RUN with the ending .png)")
+    plot.add_argument("--overwrite", action="store_true", help="write over the picture if it exists")
 
 
 def _add_show_commands(commands: Commands) -> None:
@@ -253,10 +256,9 @@ def _check_output(args: argparse.Namespace) -> None:
 
 
 def _finish(result: Result, args: argparse.Namespace) -> int:
-    if args.out is not None:
-        result.save(args.out, overwrite=args.overwrite)
     code = _print(result)
     if args.out is not None:
+        result.save(args.out, overwrite=args.overwrite)
         print(f"\nSaved {args.out}. Next: sahmc report {args.out}")
     return code
 
@@ -280,7 +282,7 @@ def _report(args: argparse.Namespace) -> int:
     from sahmc.results.result import Result
 
     out = args.out or args.run_file.with_suffix(".html")
-    write_report(Result.load(args.run_file), out)
+    write_report(Result.load(args.run_file), out, overwrite=args.overwrite)
     print(f"Wrote {out}")
     return GOOD
 
@@ -290,7 +292,7 @@ def _plot(args: argparse.Namespace) -> int:
     from sahmc.results.result import Result
 
     out = args.out or args.run_file.with_suffix(".png")
-    save_figure(plot_overview(Result.load(args.run_file)), out)
+    save_figure(plot_overview(Result.load(args.run_file)), out, overwrite=args.overwrite)
     print(f"Wrote {out}")
     return GOOD
 

@@ -230,10 +230,14 @@ def plot_barrier(barrier: EnergyBarrier, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def save_figure(figure: Figure, path: str | PathLike[str]) -> None:
-    """Save a figure to a file, whose ending says how, and close it."""
-    require(Path(path).parent.is_dir(), "the folder must exist", str(Path(path).parent), "make it, or choose another")
-    figure.savefig(path, dpi=130)
+def save_figure(figure: Figure, path: str | PathLike[str], *, overwrite: bool = True) -> None:
+    """Save a figure to a file, whose ending says how, and close it; an existing one is kept without ``overwrite``."""
+    out, known = Path(path), figure.canvas.get_supported_filetypes()
+    require(out.suffix[1:] in known, f"a picture ends in one of {', '.join(sorted(known))}", str(out), "rename it")
+    require(out.parent.is_dir(), "the folder must exist", str(out.parent), "make it, or choose another")
+    must = "a picture is not written over another file"
+    require(overwrite or not out.exists(), must, f"{out}, which exists", "choose another name, or say overwrite")
+    figure.savefig(out, dpi=130)
     pyplot().close(figure)
 
 

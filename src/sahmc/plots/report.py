@@ -38,10 +38,16 @@ footer { color: #777; font-size: .85rem; margin-top: 3rem; }
 CITE = "J. Yun, M. Shin, I. H. Jin and F. Liang, Stochastic approximation Hamiltonian Monte Carlo; software: sahmc "
 
 
-def write_report(result: Result, path: str | PathLike[str]) -> None:
-    """Write one HTML page about a run: findings on top, then summary, modes, plots, settings, and how to cite."""
+def write_report(result: Result, path: str | PathLike[str], *, overwrite: bool = False) -> None:
+    """Write one HTML page about a run: findings on top, then summary, modes, plots, settings, and how to cite.
+
+    An existing page is left alone unless ``overwrite``, and what is no page always is.
+    """
     out = Path(path)
+    require(out.suffix in (".html", ".htm"), "a page is a file like run.html", str(out), "change the ending")
     require(out.parent.is_dir(), "the folder must exist", str(out.parent), "make it, or choose another")
+    must = "a page is not written over another file"
+    require(overwrite or not out.exists(), must, f"{out}, which exists", "choose another name, or say overwrite")
     out.write_text(page(result), encoding="utf-8")
 
 
@@ -58,7 +64,7 @@ def page(result: Result) -> str:
         _pairs(result),
         f"<h2>Warm-up</h2><pre>{html.escape(str(result.warmup))}</pre>",
         "<h2>Settings</h2>" + _settings(result),
-        f"<h2>How to cite</h2><p>{CITE}{result.settings['versions']['sahmc']}.</p>",
+        f"<h2>How to cite</h2><p>{CITE}{html.escape(str(result.settings['versions']['sahmc']))}.</p>",
         f"<footer>Written {time.strftime('%Y-%m-%d %H:%M')} by sahmc.</footer>",
     ]
     return (
@@ -71,8 +77,8 @@ def page(result: Result) -> str:
 def _verdict(verdict: str, findings: tuple[Finding, ...]) -> str:
     kind = "error" if any(f.severity == "error" for f in findings) else "warning" if findings else "good"
     items = "".join(
-        f"<li><b>{f.severity}</b>: {html.escape(f.sentence)} <i>{html.escape(f.advice)}</i> <code>{f.code}</code></li>"
-        for f in findings
+        f"<li><b>{severity}</b>: {sentence} <i>{advice}</i> <code>{code}</code></li>"
+        for code, severity, sentence, _, advice in ([html.escape(str(x)) for x in f] for f in findings)
     )
     more = (
         f"<ul>{items}</ul>"

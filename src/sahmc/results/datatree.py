@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import arviz
     import xarray as xr
 
+Taken = Callable[[np.ndarray], np.ndarray]
+"""A function that makes the equal-weight draws of a variable from its weighted ones."""
 Variables = Mapping[str, tuple[tuple[str, ...], np.ndarray]]
 """Arrays with the names of their dimensions, by name."""
 
@@ -29,16 +31,18 @@ def to_datatree(
     rejuvenated: Rejuvenated | None,
     coords: Mapping[str, Any],
     dims: Mapping[str, Any],
+    take: Taken | None = None,
 ) -> xr.DataTree:
     """Return a run as a tree, with the groups of ``Result.to_datatree``.
 
     ``index`` holds the chain and the draw of each equal-weight draw, as rows; ``rejuvenated`` are these draws after
-    some moves, or None. ``coords`` and ``dims`` are ArviZ's, added to those that the model has.
+    some moves, or None. ``coords`` and ``dims`` are ArviZ's, added to those that the model has. ``take`` makes
+    equal-weight draws of the weighted ones in place of ``index``.
     """
     import arviz_base
     import xarray as xr
 
-    variables = named(record.draws.values)
+    variables = tree_variables(record.draws.values)
     known = ", ".join(map(repr, variables))
     for name in dims:
         require(name in variables, f"dims must be those of a variable, which are {known}", name, "rename or drop it")
@@ -46,10 +50,10 @@ def to_datatree(
     chosen = index
     statistics = _statistics(record)
     if rejuvenated is None:
-        posterior = {k: np.asarray(x[chosen]) for k, x in variables.items()}
+        posterior = {k: np.asarray(x[chosen]) if take is None else take(x) for k, x in variables.items()}
         stats = {k: x[chosen] for k, x in statistics.items() if k != "energy"}
     else:
-        posterior = {k: x.reshape(*shape, *x.shape[1:]) for k, x in named(rejuvenated.values).items()}
+        posterior = {k: x.reshape(*shape, *x.shape[1:]) for k, x in tree_variables(rejuvenated.values).items()}
         stats = {"lp": rejuvenated.log_density.reshape(shape), "moved": rejuvenated.moved.reshape(shape)}
     stats["source"] = np.array(index[0])
     groups = {
@@ -59,7 +63,7 @@ def to_datatree(
         "weighted_sample_stats": {**statistics, "log_weight": record.draws.log_weight},
     }
     if record.warmup_draws is not None:
-        groups["warmup_posterior"] = named(record.warmup_draws.values)
+        groups["warmup_posterior"] = tree_variables(record.warmup_draws.values)
         groups["warmup_sample_stats"] = {
             **_own_statistics(record.warmup_draws),
             "log_weight": record.warmup_draws.log_weight,
@@ -77,6 +81,20 @@ def to_datatree(
     tree.attrs.update(_attributes(record))
     tree["posterior"].attrs.update(_attributes(record))
     return tree
+
+
+def tree_variables(values: Any) -> dict[str, Any]:
+    """Return variables by the names they have in a tree: with a dot for each slash, which stands for a group there."""
+    variables = named(values)
+    names = [name.replace("/", ".") for name in variables]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    require(
+        twice is None,
+        "variables must have different names once each slash is a dot, as a tree needs it",
+        [name for name in variables if name.replace("/", ".") == twice],
+        "rename one of them",
+    )
+    return dict(zip(names, variables.values(), strict=True))
 
 
 def to_inferencedata(tree: xr.DataTree) -> arviz.InferenceData:

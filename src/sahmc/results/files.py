@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,9 @@ from sahmc._support.frozen import thawed
 from sahmc._support.validate import require, require_library
 from sahmc.models.model import Labels
 from sahmc.models.positions import named
-from sahmc.results.datatree import to_datatree
+from sahmc.results.datatree import to_datatree, tree_variables
 from sahmc.results.records import Counts, DrawRecord, Finding, ModeAssignment, RunRecord, ThetaRecord, ThetaTrace
+from sahmc.results.stores import CHECKSUM, Streamed, checksum, require_safe_zarr, write_store
 from sahmc.results.warmup_record import Climb, Pilot, Rung, WarmupRecord
 from sahmc.tilt import TILTS
 from sahmc.tilt.importance import resample_rows
@@ -27,8 +29,10 @@ from sahmc.tilt.tilts import Tilt
 if TYPE_CHECKING:
     import xarray as xr
 
-FORMAT = 2
+FORMAT = 3
 """The number of the layout that is written, and the only one that is read."""
+SEALED = ("sahmc_format", "counts", "num_gradients", "warmup", "structure", "labels", "settings", "findings", "groups")
+"""The attributes that are read back."""
 
 
 def check_target(path: str | PathLike[str], overwrite: bool) -> Path:
@@ -51,13 +55,14 @@ def check_target(path: str | PathLike[str], overwrite: bool) -> Path:
 
 
 def save(record: RunRecord, path: str | PathLike[str], overwrite: bool) -> None:
-    """Write a record as NetCDF or, by the ending of the name, as Zarr.
+    """Write a record as NetCDF or, by the ending of the name, as Zarr, all of it or nothing.
 
     That is the tree of ``to_datatree``, and what else ``load`` needs, as attributes. An existing file is refused unless
-    ``overwrite``.
+    ``overwrite``, and stays until the new one is whole.
     """
     target = check_target(path, overwrite)
-    tree = to_datatree(record, resample_rows(record.weight, 0), None, {}, {})
+    index = resample_rows(record.weight, 0)
+    tree = to_datatree(_hollow(record), index, None, {}, {}, _hollow_array)
     tree.attrs.update(
         sahmc_format=FORMAT,
         counts=json.dumps(thawed(record.counts._asdict())),
@@ -65,13 +70,45 @@ def save(record: RunRecord, path: str | PathLike[str], overwrite: bool) -> None:
         warmup=json.dumps(_warmup_text(record.warmup)),
         structure=json.dumps(_structure(record.draws.values)),
         labels=json.dumps(_labels_text(record.labels)),
+        groups=json.dumps(sorted(tree.children)),
     )
-    if target.suffix == ".zarr":
-        tree.to_zarr(target, mode="w")
-        return
-    part = target.with_name(f".{target.name}.part")
-    tree.to_netcdf(part, engine="h5netcdf")
-    part.replace(target)
+    write_store(tree, _take_out(tree, record, index), SEALED, target)
+
+
+def _hollow(record: RunRecord) -> RunRecord:
+    """Return a record whose draws have shapes and no content."""
+
+    def hollow(draws: DrawRecord) -> DrawRecord:
+        return dataclasses.replace(draws, leaves=tuple(map(_hollow_array, draws.leaves)))
+
+    warmup = None if record.warmup_draws is None else hollow(record.warmup_draws)
+    return dataclasses.replace(record, draws=hollow(record.draws), warmup_draws=warmup)
+
+
+def _hollow_array(array: np.ndarray) -> np.ndarray:
+    """Return an array of the same shape that takes no memory."""
+    return np.broadcast_to(np.zeros((), array.dtype), array.shape)
+
+
+def _take_out(tree: xr.DataTree, record: RunRecord, index: tuple[np.ndarray, np.ndarray]) -> list[Streamed]:
+    """Take the hollow draws out of a tree, and return how each of them is written; ``index`` is of equal weights."""
+    chain, draw = index
+    groups: dict[str, tuple[Any, Callable[[np.ndarray, slice], np.ndarray]]] = {
+        "posterior": (record.draws.values, lambda x, some: x[chain[:, some], draw[:, some]]),
+        "weighted_posterior": (record.draws.values, lambda x, some: x[:, some]),
+    }
+    if record.warmup_draws is not None:
+        groups["warmup_posterior"] = (record.warmup_draws.values, lambda x, some: x[:, some])
+    found = []
+    for group, (values, part) in groups.items():
+        variables = tree_variables(values)
+        hollow = tree[group].to_dataset()
+        for name, array in variables.items():
+            block = functools.partial(part, array)
+            dims = tuple(map(str, hollow[name].dims))
+            found.append(Streamed(group, name, dims, array.shape, np.dtype(array.dtype), block))
+        tree[group].dataset = hollow.drop_vars(list(variables))
+    return found
 
 
 def load(path: str | PathLike[str]) -> RunRecord:
@@ -113,9 +150,11 @@ def _read(target: Path) -> xr.DataTree:
 
     require(target.exists(), "there must be a result to load", f"{target}, which does not exist", "check the path")
     try:
-        tree = xr.open_datatree(target, engine="zarr" if target.suffix == ".zarr" else "h5netcdf").load()
+        if target.suffix == ".zarr":
+            require_safe_zarr(target)
+        tree = xr.open_datatree(target, **_engine(target)).load()
         tree.close()
-    except (OSError, ValueError, KeyError) as error:
+    except Exception as error:  # damaged files end in errors of all kinds
         raise ValueError(f"{target} cannot be read as a result: {error}. To fix it, pass what save() wrote.") from error
     written: Any = tree.attrs.get("sahmc_format")
     require(written is not None, "a file must be what Result.save wrote", f"{target}, which is not", "save() first")
@@ -125,7 +164,27 @@ def _read(target: Path) -> xr.DataTree:
         f"{target} of format {written}",
         "read it with the version that wrote it, or sample again",
     )
+    sealed: Any = {name for name in SEALED if name in tree.attrs} == set(SEALED) and tree.attrs.get(CHECKSUM)
+    require(
+        sealed and sealed == checksum(_sealed_groups(tree), SEALED),
+        "a result must be as it was written",
+        f"{target}, whose content does not agree with its checksum",
+        "take another copy of it, or sample again",
+    )
     return tree
+
+
+def _engine(target: Path) -> dict[str, Any]:
+    """Return how xarray is to open a file."""
+    if target.suffix == ".zarr":
+        return {"engine": "zarr", "consolidated": False, "zarr_format": 3}
+    return {"engine": "h5netcdf"}
+
+
+def _sealed_groups(tree: xr.DataTree) -> xr.DataTree:
+    """Return the groups that ``save`` wrote: others may have been added since."""
+    ours = json.loads(tree.attrs["groups"])
+    return tree.filter(lambda node: node.path.strip("/") in ("", *ours))
 
 
 def _draws(tree: xr.DataTree, prefix: str, structure: Any) -> DrawRecord:
@@ -208,7 +267,7 @@ def _structure(tree: Any) -> Any:
 
     A tree with anything else in it is described as a dict of its arrays.
     """
-    names = list(named(tree))
+    names = list(tree_variables(tree))
 
     def plain(node: Any) -> Any:
         if isinstance(node, str):
@@ -222,7 +281,7 @@ def _structure(tree: Any) -> Any:
     try:
         return plain(jax.tree.unflatten(jax.tree.structure(tree), names))
     except TypeError:
-        return {"dict": {name: name for name in names}}
+        return {"dict": dict(zip(named(tree), names, strict=True))}
 
 
 def _restore(structure: Any, group: Any) -> Any:

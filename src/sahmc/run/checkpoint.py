@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import pickle
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import cloudpickle
-import jax
-import numpy as np
 
-from sahmc._support.sealed_files import DIGEST_BYTES, sealed, unsealed, write_whole
+from sahmc._support.sealed_files import PART, sealed, unsealed, write_whole
 from sahmc._support.validate import require
-from sahmc._version import __version__
+from sahmc.run.folder_lock import LOCK, FolderLock
+from sahmc.run.identity import different, digest
 from sahmc.run.journal import DiskJournal
-from sahmc.run.plan import Plan
 
 RUN, CALL = "run.json", "call.pickle"
 """The files that tell which run it is, and hold the arguments of ``sample``."""
@@ -52,7 +48,7 @@ def recorded(checkpoint: str | Path) -> dict[str, Any] | None:
         text = (path / RUN).read_text()
     except FileNotFoundError:
         strange = (
-            [p.name for p in path.iterdir() if p.name not in (CALL, "lock") and not p.name.startswith(".part-")]
+            [p.name for p in path.iterdir() if p.name not in (CALL, LOCK) and not p.name.startswith(PART)]
             if path.is_dir()
             else []
         )
@@ -68,7 +64,7 @@ def recorded(checkpoint: str | Path) -> dict[str, Any] | None:
     try:
         content = json.loads(text)
         about = content["run"]
-        whole = content["checksum"] == _checksum(about)
+        whole = content["checksum"] == digest(about)
     except (ValueError, TypeError, KeyError):
         whole, about = False, {}
     require(
@@ -89,66 +85,33 @@ def open_checkpoint(
     what is recorded of the seed, and ``arguments`` are those of ``sample``, stored for ``resume``.
     """
     path = Path(checkpoint)
-    known = recorded(path)
-    if known is None:
-        path.mkdir(parents=True, exist_ok=True)
-        try:
-            write_whole(path / CALL, sealed(cloudpickle.dumps({**arguments, "random_seed": seed})))
-        except (pickle.PicklingError, TypeError, AttributeError, ValueError):  # the last from a pointer, as Stan's
-            (path / CALL).unlink(missing_ok=True)  # `resume` says what to do then
-        about = {"identity": dict(identity), "seed": seed}
-        write_whole(path / RUN, json.dumps({"run": about, "checksum": _checksum(about)}, indent=1).encode())
-    else:
-        theirs = known["identity"]
-        other = [
-            f"{name} {theirs.get(name)!r} in the checkpoint and {identity.get(name)!r} here"
-            for name in {**theirs, **identity}
-            if theirs.get(name) != json.loads(json.dumps(identity.get(name)))
-        ]
-        require(
-            not other,
-            f"the run in {path} must be this one",
-            "; ".join(other),
-            "choose another folder, or change the arguments back; nothing was changed",
-        )
-    return DiskJournal(path)
+    recorded(path)  # what is not ours is refused before anything is written
+    path.mkdir(parents=True, exist_ok=True)
+    lock = FolderLock(path)
+    try:
+        known = recorded(path)  # once more: another process may have been first
+        if known is None:
+            lock.require_writable()
+            _begin(path, identity, seed, arguments)
+        else:
+            other = different(known["identity"], identity)
+            require(
+                not other,
+                f"the run in {path} must be this one",
+                "; ".join(other),
+                "choose another folder, or change the arguments back; nothing was changed",
+            )
+        return DiskJournal(path, digest(identity), lock)
+    except BaseException:
+        lock.close()
+        raise
 
 
-def identity(plan: Plan, seed: Any, **parts: Any) -> dict[str, Any]:
-    """Return all that the bits of a run depend on, as text, numbers and checksums that can be compared.
-
-    ``seed`` is what is recorded of the seed, and ``parts`` are pytrees besides the plan, such as starts and the model.
-    """
-    names = ("draws", "tune", "chains", "thin", "target_accept", "theta", "adapt", "jumps")
-    things = {"kernel": plan.kernel, "tilt": plan.tilt, "gain": plan.gain, "desired": plan.desired, **parts}
-    return {
-        **{name: getattr(plan, name) for name in names},
-        "random_seed": seed,
-        **{name: fingerprint(thing) for name, thing in things.items()},
-        "sahmc": __version__,
-        "jax": jax.__version__,
-        "device": jax.devices()[0].device_kind,
-    }
-
-
-def fingerprint(thing: Any) -> str:
-    """Return a checksum of a pytree: of the arrays in it, and of what is printed for the rest."""
-    leaves, structure = jax.tree.flatten(thing)
-    digest = hashlib.blake2b(_printed(structure), digest_size=8)
-    for leaf in leaves:
-        is_key = hasattr(leaf, "dtype") and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-        array = np.asarray(jax.random.key_data(leaf) if is_key else leaf)
-        digest.update(
-            _printed(leaf) if array.dtype == object else f"{array.dtype}{array.shape}".encode() + array.tobytes()
-        )
-    return digest.hexdigest()
-
-
-def _printed(thing: Any) -> bytes:
-    """Return what is printed for a thing, without the addresses in memory."""
-    return re.sub(r"0x[0-9a-f]+", "", str(thing)).encode()
-
-
-def _checksum(about: Any) -> str:
-    """Return the checksum of data that JSON can hold."""
-    return hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=DIGEST_BYTES).hexdigest()
+def _begin(path: Path, identity: Mapping[str, Any], seed: Any, arguments: Mapping[str, Any]) -> None:
+    """Write down which run a folder is to hold."""
+    try:
+        write_whole(path / CALL, sealed(cloudpickle.dumps({**arguments, "random_seed": seed})))
+    except (pickle.PicklingError, TypeError, AttributeError, ValueError):  # the last from a pointer, as Stan's
+        (path / CALL).unlink(missing_ok=True)  # `resume` says what to do then
+    about = {"identity": dict(identity), "seed": seed}
+    write_whole(path / RUN, json.dumps({"run": about, "checksum": digest(about)}, indent=1).encode())

@@ -11,7 +11,10 @@ import hashlib
 import io
 import json
 import os
+import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -20,14 +23,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import PyTreeDef
 
-from sahmc._support.sealed_files import DIGEST_BYTES, sealed, unsealed, write_whole
+from sahmc._support.sealed_files import DIGEST_BYTES, FULL, sealed, unsealed, write_whole
 from sahmc._support.validate import require
 from sahmc.results.records import Counts, ThetaTrace
+from sahmc.run.folder_lock import FolderLock
 
 RECORD_SECONDS = 10.0
 """The seconds between two records: the most that is lost."""
 READ_BYTES = 2**24
 """The bytes of a file that are read at once."""
+OURS = re.compile(r"[0-9]{3}-[a-z]+\.(state|rows)")
+"""The names of the files of stages."""
 
 
 class StageProgress(NamedTuple):
@@ -55,10 +61,10 @@ class Journal:
     seconds = 0.0
     """The seconds that earlier processes spent on this run."""
 
-    def begin(self, name: str, so_far: StageProgress, structure: PyTreeDef) -> StageProgress:
+    def begin(self, name: str, so_far: StageProgress, structure: PyTreeDef, rows: int) -> StageProgress:
         """Begin a stage, and return what is known of it: ``so_far`` if nothing is.
 
-        ``structure`` is the pytree structure of its draws.
+        ``structure`` is the pytree structure of its draws, and ``rows`` is how many will be stored.
         """
         self.so_far = so_far
         self._parts: list[Any] = []
@@ -91,42 +97,46 @@ class DiskJournal(Journal):
     """The journal of a run that is kept in a folder.
 
     Each stage has two files there: a ``.state``, which is replaced every few seconds, and ``.rows``, to which draws are
-    added, one row each. A state holds the checksum of the rows that belong to it, and its own. A stage that does not
-    agree with its checksum is forgotten, and so are all after it.
+    added, one row each. A state holds the checksum of the rows that belong to it, its own, and the digest of the run's
+    identity. A stage that does not agree with its checksum is forgotten, and so are all after it; one of another run is
+    refused.
     """
 
-    def __init__(self, folder: Path):
-        self._folder = folder
-        self._lock = _lock(folder)
+    def __init__(self, folder: Path, run: str, lock: FolderLock):
+        self._folder, self._run, self._lock = folder, run, lock
         self._stage = -1
         self._rows: BinaryIO | None = None
         self.seconds = _seconds(folder)
         self._began = time.monotonic()
 
-    def begin(self, name: str, so_far: StageProgress, structure: PyTreeDef) -> StageProgress:
+    def begin(self, name: str, so_far: StageProgress, structure: PyTreeDef, rows: int) -> StageProgress:
         """Begin a stage, and return what is on disk of it: ``so_far`` if nothing is.
 
-        ``structure`` is the pytree structure of its draws.
+        ``structure`` is the pytree structure of its draws, and ``rows`` is how many will be stored.
         """
         self._stage += 1
+        self._planned = rows
         self._stem = self._folder / f"{self._stage:03d}-{name}"
         self._structure, self._hash = structure, hashlib.blake2b(digest_size=DIGEST_BYTES)
         self._dtype: Any = None
         known = self._recall(so_far)
         if known is None:
-            for path in sorted(self._folder.glob("[0-9][0-9][0-9]-*")):
-                if int(path.name[:3]) >= self._stage:
+            self._lock.require_writable()
+            for path in self._folder.iterdir():
+                if OURS.fullmatch(path.name) and int(path.name[:3]) >= self._stage:
                     path.unlink()
         self.so_far = known or so_far
-        self._rows = self._stem.with_suffix(".rows").open("r+b" if known else "w+b")
-        self._rows.truncate(self._size())
-        self._rows.seek(0, os.SEEK_END)
+        if self._lock.writable:
+            self._rows = self._stem.with_suffix(".rows").open("r+b" if known else "w+b")
+            self._rows.truncate(self._size())
+            self._rows.seek(0, os.SEEK_END)
         self._written = time.monotonic() if known else -RECORD_SECONDS
         self._noted = self.so_far.moves if known else -1
         return self.so_far
 
     def add(self, so_far: StageProgress, draws: Any) -> None:
         """Record that the stage has gone on: write ``draws`` made since, if any, and now and then the state."""
+        self._lock.require_writable()
         running = self._hash.copy()  # Ctrl-C may come at any point: rows count once hash and so_far agree on them
         if draws is not None and so_far.rows > self.so_far.rows:
             leaves = jax.tree.leaves(draws)
@@ -137,8 +147,9 @@ class DiskJournal(Journal):
             for i, leaf in enumerate(leaves):
                 rows[f"f{i}"] = leaf
             assert self._rows is not None
-            self._rows.seek(self._size())
-            self._rows.write(rows.data)
+            with self._room():
+                self._rows.seek(self._size())
+                self._rows.write(rows.data)
             running.update(rows.data)
         self._hash, self.so_far = running, so_far
         if time.monotonic() - self._written > RECORD_SECONDS:
@@ -171,10 +182,8 @@ class DiskJournal(Journal):
 
     def _write(self) -> None:
         """Write the rows first, and then, in one stroke, the state that holds their checksum."""
-        assert self._rows is not None
-        self._rows.flush()
-        os.fsync(self._rows.fileno())
         about = {
+            "run": self._run,
             "moves": self.so_far.moves,
             "rows": self.so_far.rows,
             "counts": list(self.so_far.counts),
@@ -187,8 +196,27 @@ class DiskJournal(Journal):
         buffer = io.BytesIO()
         arrays: dict[str, Any] = {f"leaf{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
         np.savez(buffer, about=json.dumps(about), **arrays)
-        write_whole(self._stem.with_suffix(".state"), sealed(buffer.getvalue()))
+        assert self._rows is not None
+        with self._room():
+            self._rows.flush()
+            os.fsync(self._rows.fileno())
+            write_whole(self._stem.with_suffix(".state"), sealed(buffer.getvalue()))
         self._written, self._noted = time.monotonic(), self.so_far.moves
+
+    @contextmanager
+    def _room(self) -> Iterator[None]:
+        """Say what to do if there is no space left on the disk."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            left = (self._planned - self.so_far.rows) * (0 if self._dtype is None else self._dtype.itemsize)
+            words = (
+                f"no space left in {self._folder}; this stage needs {left / 2**20 + 1:.0f} MiB more. To fix it, make "
+                "space and call sample or resume again: the run goes on from its last record"
+            )
+            raise OSError(error.errno, words) from error
 
     def _recall(self, fresh: StageProgress) -> StageProgress | None:
         """Return what is on disk of this stage, or None if it is not whole; ``fresh`` is the stage at its beginning."""
@@ -196,6 +224,12 @@ class DiskJournal(Journal):
         if found is None:
             return None
         about, leaves, self._dtype, self._hash = found
+        require(
+            about["run"] == self._run,
+            f"all files in {self._folder} must be of the run that is described in it",
+            f"{self._stem.name}, of another run",
+            "choose another folder, or take away what was copied into this one; nothing was changed",
+        )
         known, tree = jax.tree.flatten(fresh.state)
         count = len(known)
         state = jax.tree.unflatten(tree, map(jnp.asarray, leaves[:count]))
@@ -255,20 +289,3 @@ def _seconds(folder: Path) -> float:
         return 0.0
     with np.load(io.BytesIO(found)) as arrays:
         return float(json.loads(str(arrays["about"]))["seconds"])
-
-
-def _lock(folder: Path) -> BinaryIO:
-    """Open and lock a file that is held while a process writes to the folder; raise if another holds it."""
-    file = (folder / "lock").open("wb")
-    try:
-        import fcntl
-    except ImportError:  # not a Unix: two processes on one checkpoint are not told apart
-        return file
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        free = False
-    else:
-        free = True
-    require(free, "a checkpoint serves one process at a time", f"{folder}, in use by another", "wait for the other run")
-    return file

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 
 from sahmc.results.records import Counts, ThetaTrace
+from sahmc.run.interrupts import Interrupts
 from sahmc.run.journal import Journal, StageProgress
 from sahmc.run.loop import (
     FIRST_CHUNK,
@@ -72,11 +73,12 @@ class StageRunner:
         *,
         store: bool,
         trace: bool = False,
+        presses: Interrupts | None = None,
     ) -> StageResult:
         """Run the stage ``name`` until each chain has made ``draws`` draws, and return what it led to.
 
-        ``store`` tells whether draws are kept, and ``trace`` whether theta is recorded at some moments. Ctrl-C while
-        draws are stored ends the stage with those there are.
+        ``store`` tells whether draws are kept, and ``trace`` whether theta is recorded at some moments. Ctrl-C, by one
+        of ``presses`` or raised by who is told of the progress, ends a stage that has stored draws with those.
         """
         begun = StageProgress(
             moves=0,
@@ -87,7 +89,7 @@ class StageRunner:
             rows=0,
             trace=_trace_at(state, setup.desired, name == "draw") if trace else None,
         )
-        so_far = self.journal.begin(name, begun, draw_structure(setup, state))
+        so_far = self.journal.begin(name, begun, draw_structure(setup, state), draws if store else 0)
         self._tell(name, so_far, so_far.moves, MoveSums(so_far.counts, so_far.mechanical_acceptance))
         every = max(1, -(-draws * schedule.thin // SNAPSHOTS)) if trace else NEVER
         interrupted = False
@@ -99,10 +101,12 @@ class StageRunner:
                 so_far = _after(so_far, chunk, store, every)
                 self.journal.add(so_far, chunk.draws if store else None)
                 self._tell(name, so_far, chunk.moves, chunk.sums)
+                if presses is not None and presses.pressed:
+                    raise KeyboardInterrupt
         except KeyboardInterrupt:
             if not self.journal.so_far.rows:
                 raise
-            interrupted = True
+            interrupted = self.journal.so_far.rows < draws
         finally:
             self.journal.end()
         done = self.journal.so_far

@@ -14,6 +14,11 @@ from sahmc.results.findings.words import ERROR, short_place
 from sahmc.results.quantities import choose_quantities
 from sahmc.results.records import Finding, RunRecord
 
+NOT_EXAMINED = Finding(
+    "interrupted", ERROR, "Interrupted before it was examined: faults were not looked for.", 0.0, "Run it again."
+)
+"""The finding of a run that there was no time to examine."""
+
 
 def examine(record: RunRecord, positions: Any) -> tuple[Finding, ...]:
     """Return what is wrong with a run, errors first.

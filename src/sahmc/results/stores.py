@@ -1,0 +1,264 @@
+"""Stores: the files of a tree, NetCDF or Zarr. Draws are written block by block, so they need not fit into memory."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+
+import numpy as np
+
+from sahmc._support.sealed_files import FULL
+from sahmc._support.validate import require
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+BLOCK_BYTES = 2**22
+"""The bytes of a variable that are written at once."""
+CHECKSUM = "checksum"
+"""The attribute that holds the checksum of a store."""
+SPARE_BYTES = 2**22
+"""The bytes that a store takes besides its arrays."""
+SAFE_CODECS = frozenset({"bytes", "zstd", "blosc", "gzip", "crc32c", "sharding_indexed", "transpose", "vlen-utf8"})
+"""The codecs of Zarr that are read: none of them can run code."""
+
+
+class Streamed(NamedTuple):
+    """A variable (chain, draw, ...) that is written block by block."""
+
+    group: str
+    name: str
+    dims: tuple[str, ...]
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    block: Callable[[slice], np.ndarray]
+    """The function that returns some of the draws of all chains."""
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the whole variable."""
+        return int(np.prod(self.shape)) * self.dtype.itemsize
+
+    def blocks(self) -> Iterator[tuple[slice, np.ndarray]]:
+        """Yield all of it, with the draws that each part holds."""
+        draws = self.shape[1]
+        step = max(1, BLOCK_BYTES // max(1, self.nbytes // max(1, draws)))
+        for first in range(0, draws, step):
+            some = slice(first, min(draws, first + step))
+            yield some, np.ascontiguousarray(self.block(some))
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """The shape of the parts in which it lies in the file."""
+        first, draws, *rest = self.shape
+        step = max(1, BLOCK_BYTES // max(1, self.nbytes // max(1, draws)))
+        return (max(1, first), max(1, min(draws, step)), *(max(1, n) for n in rest))
+
+
+def write_store(tree: xr.DataTree, streamed: Sequence[Streamed], names: Sequence[str], target: Path) -> None:
+    """Write a tree, and the variables that are not in it, to ``target``: all or nothing, an old one staying till then.
+
+    ``names`` are the attributes that the checksum vouches for, besides all variables.
+    """
+    need = sum(s.nbytes for s in streamed) + sum(node.to_dataset().nbytes for node in tree.subtree) + SPARE_BYTES
+    free = shutil.disk_usage(target.parent).free
+    if free < need:
+        raise OSError(FULL[0], _no_space(target, need))
+    part, old = (target.with_name(f".{target.name}.{what}") for what in ("part", "old"))
+    for left_over in (part, old):
+        _remove(left_over)
+    try:
+        (_write_zarr if target.suffix == ".zarr" else _write_netcdf)(tree, streamed, names, part)
+        if part.is_dir() and target.exists():
+            target.rename(old)
+        part.replace(target)
+    except OSError as error:
+        if error.errno in FULL:
+            raise OSError(error.errno, _no_space(target, need)) from error
+        raise
+    finally:
+        _remove(part)
+    _remove(old)
+
+
+def checksum(tree: xr.DataTree, names: Sequence[str], streamed: Mapping[tuple[str, str], str] | None = None) -> str:
+    """Return the checksum of the variables of a tree and of its attributes ``names``.
+
+    ``streamed`` holds the digests of variables that are not in the tree, by group and name.
+    """
+    found = dict(streamed or {})
+    for node in tree.subtree:
+        for name, variable in node.data_vars.items():
+            found[node.path.strip("/"), str(name)] = _digest_of(variable.dims, variable.values)
+    about = {name: str(tree.attrs[name]) for name in names}
+    content = [about, sorted([*key, value] for key, value in found.items())]
+    return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def require_safe_zarr(store: Path) -> None:
+    """Raise ``ValueError`` if a Zarr store could run code when it is read: an old format, or a codec not known here."""
+    old = next((p for name in (".zgroup", ".zarray", ".zmetadata") for p in store.rglob(name)), None)
+    require(old is None, "a Zarr store must be of format 3", str(old), "pass what save() wrote")
+    for path in store.rglob("zarr.json"):
+        strange = _codecs(json.loads(path.read_text())) - SAFE_CODECS
+        must = "a Zarr store must use codecs that only unpack numbers"
+        require(not strange, must, f"{path} with {', '.join(sorted(strange))}", "pass what save() wrote")
+
+
+def _codecs(about: Any) -> set[str]:
+    """Return the names of all codecs in the metadata of a Zarr store."""
+    if isinstance(about, list):
+        return set().union(*map(_codecs, about))
+    if not isinstance(about, dict):
+        return set()
+    here = about.get("codecs", [])
+    names = {str(c.get("name") if isinstance(c, dict) else c) for c in here} if isinstance(here, list) else {"?"}
+    if "filters" in about or "compressor" in about:  # the second format
+        names.add("filters")
+    return names.union(*map(_codecs, about.values()))
+
+
+def _write_netcdf(tree: xr.DataTree, streamed: Sequence[Streamed], names: Sequence[str], path: Path) -> None:
+    import h5netcdf
+
+    with _patient(path) as file:
+        tree.to_netcdf(file, engine="h5netcdf")
+        with h5netcdf.File(file, "r+") as store:
+            seals = {}
+            for what in streamed:
+                is_flag = what.dtype == bool  # which NetCDF does not know; xarray does the same
+                seal = _Seal(what.dtype, what.shape)
+                variable = store[what.group].create_variable(
+                    what.name, what.dims, np.dtype("i1") if is_flag else what.dtype, chunks=what.chunks
+                )
+                if is_flag:
+                    variable.attrs["dtype"] = "bool"
+                for some, block in what.blocks():
+                    variable[:, some] = block.astype("i1") if is_flag else block
+                    seal.add(block)
+                seals[what.group, what.name] = seal.digest()
+            store.attrs[CHECKSUM] = checksum(tree, names, seals)
+
+
+def _write_zarr(tree: xr.DataTree, streamed: Sequence[Streamed], names: Sequence[str], path: Path) -> None:
+    import zarr
+
+    tree.to_zarr(path, mode="w", consolidated=False, zarr_format=3)
+    store = zarr.open_group(path, mode="r+", zarr_format=3)
+    seals = {}
+    for what in streamed:
+        seal = _Seal(what.dtype, what.shape)
+        array = store.create_array(
+            f"{what.group}/{what.name}",
+            shape=what.shape,
+            dtype=what.dtype,
+            chunks=what.chunks,
+            dimension_names=what.dims,
+        )
+        for some, block in what.blocks():
+            array[:, some] = block
+            seal.add(block)
+        seals[what.group, what.name] = seal.digest()
+    store.attrs[CHECKSUM] = checksum(tree, names, seals)
+
+
+class _Seal:
+    """The digest of an array (chain, draw, ...) that comes in blocks of draws."""
+
+    def __init__(self, dtype: np.dtype, shape: tuple[int, ...]):
+        self._about = f"{dtype.newbyteorder('=').str}{shape}"
+        self._rows = [hashlib.blake2b(digest_size=16) for _ in range(shape[0])]
+
+    def add(self, block: np.ndarray) -> None:
+        """Add further draws."""
+        for row, values in zip(self._rows, block, strict=True):
+            row.update(np.ascontiguousarray(values).tobytes())
+
+    def digest(self) -> str:
+        """Return the digest of all that was added."""
+        rows = "".join(row.hexdigest() for row in self._rows)
+        return hashlib.blake2b((self._about + rows).encode(), digest_size=16).hexdigest()
+
+
+def _digest_of(dims: tuple[Any, ...], values: np.ndarray) -> str:
+    """Return the digest of a variable; that of draws does not depend on how they came in blocks."""
+    values = np.asarray(values)
+    if dims[:2] == ("chain", "draw"):
+        seal = _Seal(values.dtype, values.shape)
+        seal.add(values)
+        return seal.digest()
+    plain = values.astype(str) if values.dtype.kind in "OUSTmM" else values
+    about = f"{plain.dtype.kind}{plain.dtype.itemsize if plain.dtype.kind != 'U' else ''}{plain.shape}".encode()
+    content = "\0".join(plain.ravel().tolist()).encode() if plain.dtype.kind == "U" else plain.tobytes()
+    return hashlib.blake2b(about + content, digest_size=16).hexdigest()
+
+
+class _Patient:
+    """A file that goes on as if nothing had happened when the disk is full: HDF would crash the interpreter."""
+
+    def __init__(self, file: BinaryIO):
+        self._file = file
+        self.error: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        """Write, or pretend to."""
+        if self.error is None:
+            try:
+                return self._file.write(data)
+            except OSError as error:
+                self.error = error
+        return len(data)
+
+    def truncate(self, size: int | None = None) -> int:
+        """Change the size, or pretend to."""
+        if self.error is None:
+            try:
+                return self._file.truncate(size)
+            except OSError as error:
+                self.error = error
+        return size or 0
+
+    def flush(self) -> None:
+        """Write what is still in memory, or pretend to."""
+        if self.error is None:
+            try:
+                self._file.flush()
+            except OSError as error:
+                self.error = error
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+@contextmanager
+def _patient(path: Path) -> Iterator[Any]:
+    """Yield a new file; raise at the end what went wrong on the way."""
+    with path.open("w+b", buffering=0) as raw:
+        file = _Patient(raw)
+        try:
+            yield file
+        except Exception:
+            if file.error is None:
+                raise
+        if file.error is not None:
+            raise file.error
+
+
+def _no_space(target: Path, need: int) -> str:
+    return (
+        f"no space left in {target.parent.resolve()} for {target.name}, which needs {need / 2**20:.0f} MiB. To fix it, "
+        "make space, or save it elsewhere: the result is still in memory, and an older file is still there"
+    )
+
+
+def _remove(path: Path) -> None:
+    """Delete a file or a folder, if there is one."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,61 @@
+"""The lock of a folder: one process at a time writes to a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import BinaryIO
+
+from sahmc._support.sealed_files import PART
+from sahmc._support.validate import require
+
+LOCK = "lock"
+"""The file that is held."""
+
+
+class FolderLock:
+    """A folder that no other process writes to for as long as this is open; one that cannot be written to is read."""
+
+    def __init__(self, folder: Path):
+        self.folder, self.writable = folder, True
+        self._file: BinaryIO | None = None
+        try:
+            self._file = (folder / LOCK).open("ab")
+        except OSError:  # a read-only medium, or someone else's run
+            self.writable = False
+            return
+        require(
+            _held(self._file),
+            "a checkpoint serves one process at a time",
+            f"{folder}, in use by another",
+            "wait for the other run",
+        )
+        for left_over in folder.glob(f"{PART}*"):
+            left_over.unlink(missing_ok=True)
+
+    def require_writable(self) -> None:
+        """Raise ``ValueError`` if the folder can only be read."""
+        require(
+            self.writable,
+            "a run that is not complete needs a folder that can be written to",
+            f"{self.folder}, which can only be read",
+            "copy it to a place of your own, and go on there",
+        )
+
+    def close(self) -> None:
+        """Let others have the folder."""
+        if self._file is not None:
+            self._file.close()
+
+
+def _held(file: BinaryIO) -> bool:
+    """Lock an open file for this process, and tell whether that could be done."""
+    try:
+        import fcntl
+    except ImportError:  # not a Unix: two processes on one checkpoint are not told apart
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        return False
+    return True
