@@ -2,6 +2,8 @@
 
 import dataclasses
 import signal
+import subprocess
+import sys
 import warnings
 
 import jax
@@ -316,3 +318,47 @@ def test_draws_are_the_named_variables_of_a_model(tmp_path):
         named_model, draws=10, tune=20, chains=4, tilt="none", random_seed=0, keep=lambda draw: draw["scale"]
     )
     assert kept.draws.shape == (4, 10)
+
+
+FORK = """
+import os
+import jax.numpy as jnp
+import numpy as np
+import sahmc
+def run():
+    return sahmc.sample(lambda x: -0.5 * jnp.sum(x**2), np.zeros(2), draws=4, tune=8, chains=2, progressbar=False)
+{before}
+child = os.fork()
+if child == 0:
+    try:
+        run()
+    except ValueError as error:
+        print(error, flush=True)
+        os._exit(3)
+    os._exit(0)
+os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="threads are listed on Linux only")
+@pytest.mark.parametrize(("before", "code"), [("jnp.zeros(1).block_until_ready()", 3), ("", 0)])
+def test_a_fork_after_jax_has_started_is_told_what_to_do(before, code):
+    """It would hang; one from before is as good as any process."""
+    script = FORK.format(before=before)
+    command = [sys.executable, "-W", "ignore", "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == code, done
+    assert code == 0 or "spawn" in done.stdout
+
+
+def test_a_flat_log_density_is_an_error():
+    """In float32 chains end where numbers do; a density that is flat between walls is a fine one."""
+    flat = quick(lambda x: 0.0 * jnp.sum(x), draws=300, tune=300)
+    assert "stuck" in {finding.code for finding in flat.findings if finding.severity == "error"}
+    box = quick(lambda x: jnp.where(jnp.all(jnp.abs(x) < 1), 0.0, -jnp.inf), draws=300, tune=300)
+    assert "stuck" not in {finding.code for finding in box.findings}
+
+
+def test_a_raw_key_is_a_seed():
+    one, two = (quick(random_seed=jax.random.PRNGKey(5)), quick(random_seed=jax.random.key(5)))
+    assert np.array_equal(one.draws, two.draws)

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
+from sahmc._support.forked import require_not_forked
 from sahmc._support.types import PositionFn
 from sahmc._support.validate import require_flag, require_function
 from sahmc._version import __version__
@@ -151,6 +152,7 @@ def sample(
     If the kernel's step size and metric and the partition are all given, there is no pilot run: theta starts from zero,
     and the algorithm is the paper's to the letter.
     """
+    require_not_forked()
     algorithm = {
         "draws": draws,
         "tune": tune,

@@ -1,9 +1,13 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import sahmc
+from sahmc._support.compiled import MOST_PROGRAMS
 from sahmc._support.traced import trace
+from sahmc.landscape.descent import energies
+from sahmc.models.energy import trace_energy
 from sahmc.run.loop import run_chunk
 
 
@@ -56,3 +60,30 @@ def test_log_density_is_called_once_in_a_run_and_sees_changed_data(origin):
     assert calls == 2
     assert run_chunk._cache_size() == compiled
     assert np.allclose(second - first, [5, -5], atol=0.5)
+
+
+def test_compiled_code_of_many_models_is_let_go(origin):
+    """Each new model leaves tens of MiB of it in the process; the last few are kept, to be run again."""
+    sizes = []
+    for number in range(MOST_PROGRAMS + 2):
+
+        def log_density(x, number=number):
+            for _ in range(number):
+                x = jnp.sin(x) + x
+            return -0.5 * jnp.sum(x**2)
+
+        positions = jnp.zeros((1, 2))
+        energy_fn = trace_energy(sahmc.Model(log_density=log_density), lambda x: x, origin, True)
+        energies(energy_fn, positions)
+        sizes.append(energies._cache_size())
+    assert max(sizes) <= MOST_PROGRAMS + 1 and sizes[-1] <= 2 + sizes[0]
+
+
+def test_a_callback_that_cannot_be_batched_is_told_what_to_do(origin):
+    def log_density(x):
+        return jax.pure_callback(lambda x: np.float32(0), jnp.zeros(()), x)
+
+    with pytest.raises(ValueError, match="vmap_method"):
+        sahmc.sample(log_density, origin, kernel="random_walk")
+    with pytest.raises(ValueError, match="must return one real number; got 'a NoneType'"):
+        sahmc.sample(lambda x: None, origin)

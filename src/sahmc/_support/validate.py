@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from os import PathLike
+from pathlib import Path
 from typing import Any
+
+import numpy as np
+
+MOST = 2**31 - 1
+"""The number of moves, or of anything else, that is out of reach: they are counted in 32 bits."""
 
 
 def require(holds: Any, must: str, given: Any, todo: str) -> None:
@@ -20,7 +27,27 @@ def require(holds: Any, must: str, given: Any, todo: str) -> None:
 def is_number(value: Any) -> bool:
     """Tell whether a value is one real, finite number, and no boolean."""
     real = isinstance(value, (int, float)) or (hasattr(value, "dtype") and getattr(value, "shape", None) == ())
-    return real and not isinstance(value, bool) and math.isfinite(float(value))
+    if not real or isinstance(value, (bool, np.bool_, np.str_, np.bytes_)):
+        return False
+    try:
+        return math.isfinite(float(value))
+    except (TypeError, ValueError, OverflowError):
+        return False
+
+
+def as_numbers(value: Any, must: str, todo: str) -> np.ndarray:
+    """Return numbers as an array of floats, or raise ``ValueError``; ``must`` and ``todo`` are as for ``require``."""
+    try:
+        return np.asarray(value, dtype=float)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{must}; got {value!r}. To fix it, {todo}.") from None
+
+
+def as_path(value: Any, name: str) -> Path:
+    """Return the value of the argument ``name`` as a path, or raise ``ValueError`` if it is none."""
+    ok = isinstance(value, (str, PathLike)) and bool(str(value))
+    require(ok, f"{name} must be the path of a file or folder", value, f'pass {name}="run" or a Path')
+    return Path(value)
 
 
 def require_flag(value: Any, name: str) -> None:
@@ -48,6 +75,22 @@ def require_known(name: Any, known: Collection[str], what: str) -> None:
 
 
 def require_count(value: Any, name: str, least: int = 1) -> None:
-    """Raise ``ValueError`` unless the value of the argument ``name`` is a whole number of at least ``least``."""
+    """Raise ``ValueError`` unless the value of the argument ``name`` is a whole number of at least ``least``.
+
+    All counts are held in 32 bits.
+    """
     ok = isinstance(value, int) and not isinstance(value, bool) and value >= least
     require(ok, f"{name} must be a whole number of at least {least}", value, f"pass {name}={max(least, 1)} or more")
+    require(value < MOST, f"{name} must be less than {MOST:,}", value, f"lower {name}")
+
+
+def require_seed(value: Any, name: str) -> None:
+    """Raise ``ValueError`` unless the value of the argument ``name`` is a whole number that can seed NumPy."""
+    ok = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 0
+    require(ok, f"{name} must be a non-negative int", value, f"pass {name}=0, say")
+
+
+def require_mapping(value: Any, name: str, example: str) -> None:
+    """Raise ``ValueError`` unless the value of the argument ``name`` is None or a dict, such as ``example``."""
+    ok = value is None or isinstance(value, Mapping)
+    require(ok, f"{name} must be a dict", value, f"pass {name}={example}")

@@ -8,11 +8,10 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from sahmc._support.pytree import strategy
-from sahmc._support.validate import require, require_count
+from sahmc._support.validate import is_number, require, require_count
 from sahmc.hamiltonian.fixed_point import Accuracy, solve_fixed_point
 from sahmc.hamiltonian.integrators import Flow, Integrator, NumSteps
 from sahmc.hamiltonian.riemannian import PointKinetic, PositionMetric
@@ -46,7 +45,7 @@ class GeneralisedLeapfrog(Integrator):
 
     def __post_init__(self) -> None:
         size = self.tolerance
-        ok = size is None or (np.ndim(size) == 0 and 0 < size < 1)
+        ok = size is None or (is_number(size) and 0 < size < 1)
         require(ok, "tolerance must lie in (0, 1)", size, "leave it None")
         require_count(self.max_iterations, "max_iterations")
 

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from sahmc._support.pytree import converted, strategy
-from sahmc._support.validate import require, require_known
+from sahmc._support.validate import as_numbers, require, require_known
 from sahmc.hamiltonian.spread import Spread
 
 Vector = Float[Array, " dim"]
@@ -87,13 +87,10 @@ class UnitMetric(ConstantMetric):
 
 
 def _variances(inverse_mass: Any) -> Vector:
-    values = np.asarray(inverse_mass, dtype=float)
-    require(
-        values.ndim == 1 and np.all(np.isfinite(values)) and np.all(values > 0),
-        "a diagonal metric needs a vector of positive variances",
-        values.tolist(),
-        "pass the variances of the position, or metric='diagonal' to have them estimated",
-    )
+    must = "a diagonal metric needs a vector of positive variances"
+    todo = "pass the variances of the position, or metric='diagonal' to have them estimated"
+    values = as_numbers(inverse_mass, must, todo)
+    require(values.ndim == 1 and np.all(np.isfinite(values)) and np.all(values > 0), must, values.tolist(), todo)
     return jnp.asarray(values)
 
 
@@ -124,14 +121,16 @@ class DiagonalMetric(ConstantMetric):
 
 
 def _covariance(inverse_mass: Any) -> Float[Array, "dim dim"]:
-    values = np.asarray(inverse_mass, dtype=float)
+    must = "a dense metric needs a symmetric positive definite matrix"
+    todo = "pass a covariance of the position, a little added to its diagonal, or metric='dense' to have it estimated"
+    values = as_numbers(inverse_mass, must, todo)
     square = values.ndim == 2 and values.shape[0] == values.shape[1] and bool(np.all(np.isfinite(values)))
     smallest = np.linalg.eigvalsh(values).min() if square and np.allclose(values, values.T) else -np.inf
     require(
         smallest > 0,
-        "a dense metric needs a symmetric positive definite matrix",
+        must,
         values.tolist() if values.size <= 16 else f"shape {values.shape}, smallest eigenvalue {smallest:.3g}",
-        "pass a covariance of the position, a little added to its diagonal, or metric='dense' to have it estimated",
+        todo,
     )
     return jnp.asarray(values)
 
@@ -164,7 +163,8 @@ class DenseMetric(ConstantMetric):
 
 
 def _floats(values: Any) -> Float[Array, "*any"]:
-    return jnp.asarray(np.asarray(values, float))
+    must = "a low-rank metric needs positive scales (dim,) and values (rank,), and vectors (dim, rank)"
+    return jnp.asarray(as_numbers(values, must, "pass these three, or metric='low_rank' to have them estimated"))
 
 
 @strategy

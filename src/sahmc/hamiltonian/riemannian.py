@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 from sahmc._support.pytree import static, strategy, updated
 from sahmc._support.traced import TracedFunction, trace
 from sahmc._support.types import Position, Unravel
-from sahmc._support.validate import require
+from sahmc._support.validate import is_number, require
 from sahmc.hamiltonian.metrics import Kinetic, Metric
 from sahmc.tilt.target import TiltedTarget
 
@@ -93,7 +93,7 @@ class SoftAbs(PositionMetric):
     name: ClassVar[str] = "softabs"
 
     def __post_init__(self) -> None:
-        ok = np.ndim(self.alpha) == 0 and 0 < self.alpha < np.inf
+        ok = is_number(self.alpha) and 0 < self.alpha < np.inf
         require(ok, "alpha must be a positive number", self.alpha, "pass 1 / the least eigenvalue that matters")
 
     def matrix(self, target: TiltedTarget, position: Vector) -> Matrix:
@@ -119,13 +119,17 @@ class MetricFunction(PositionMetric):
     def bound(self, unravel: Unravel, example: Vector) -> MetricFunction:
         """Return this metric with its function traced; raise ``ValueError`` if G at ``example`` will not do."""
         dim = example.shape[0]
+        assert self.function is not None
+        given = self.function(unravel(example))
+        must = f"a metric must be a symmetric positive definite matrix of shape ({dim}, {dim}) at the start"
+        require(hasattr(given, "shape"), must, type(given).__name__, "return an array, made with jax.numpy")
         traced = trace(lambda flat: jnp.asarray(self.function(unravel(flat)), flat.dtype), example)
         value = np.asarray(traced(example), float)
         square = value.shape == (dim, dim) and bool(np.isfinite(value).all()) and np.allclose(value, value.T, rtol=1e-3)
         smallest = np.linalg.eigvalsh(value).min() if square else np.nan
         require(
             smallest > 0,
-            f"a metric must be a symmetric positive definite matrix of shape ({dim}, {dim}) at the start",
+            must,
             f"shape {value.shape}, smallest eigenvalue {smallest:.3g}",
             "return the expected Hessian of -log density, a little added to its diagonal, or use metric='softabs'",
         )

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from jaxtyping import Array, Key
 
 from sahmc._support.pytree import converted, strategy, updated
-from sahmc._support.validate import require
+from sahmc._support.validate import is_number, require
 from sahmc.hamiltonian.integrators import Leapfrog, splitting_integrator
 from sahmc.hamiltonian.metrics import constant_metric
 from sahmc.kernels.base import TransitionInfo, checked_step_size, conclude, draw_noise
@@ -39,7 +39,8 @@ class HMC(Mechanical):
     name: ClassVar[str] = "hmc"
 
     def __post_init__(self) -> None:
-        require(0 <= self.jitter < 1, "jitter must lie in [0, 1)", self.jitter, "use 0.3, or 0 for a fixed step size")
+        ok = is_number(self.jitter) and 0 <= self.jitter < 1
+        require(ok, "jitter must lie in [0, 1)", self.jitter, "use 0.3, or 0 for a fixed step size")
 
     @property
     def moves(self) -> int:

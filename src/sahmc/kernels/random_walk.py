@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from sahmc._support.pytree import converted, strategy
-from sahmc._support.validate import require
+from sahmc._support.validate import as_numbers, require
 from sahmc.hamiltonian.spread import Spread
 from sahmc.kernels.base import Kernel, TransitionInfo, checked_step_size, conclude, draw_noise
 from sahmc.tilt.target import ChainState, TiltedTarget
@@ -20,10 +20,11 @@ def _checked_scale(scale: Any) -> Any:
     """Return a scale as an array, or None if it is open; raise ``ValueError`` unless it is positive."""
     if scale is None:
         return None
-    values = np.asarray(scale, float)
+    must = "scale must be a positive number, or a vector with one for each coordinate"
+    values = as_numbers(scale, must, "pass standard deviations, or None")
     require(
         values.ndim <= 1 and np.all(np.isfinite(values)) and np.all(values > 0),
-        "scale must be a positive number, or a vector with one for each coordinate",
+        must,
         values.tolist(),
         "pass standard deviations of the position, or None to have them estimated",
     )

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from sahmc._support.compiled import compiled
 from sahmc._support.traced import TracedFunction
 from sahmc._support.types import PositionFn, Unravel
 from sahmc._support.validate import require, require_count
@@ -155,7 +156,7 @@ def energy_barrier(
     )
 
 
-@jax.jit
+@compiled
 def _along(
     energy_fn: TracedFunction,
     unit: Unit,
@@ -170,7 +171,7 @@ def _along(
     return line, energy, energy + jax.vmap(tilt.bias, (None, 0))(theta, jax.vmap(energy_fn)(line)[0])
 
 
-@jax.jit
+@compiled
 def _unit(energy_fn: TracedFunction, ends: Ends) -> Unit:
     """Return a length for every coordinate: 1 / sqrt |diagonal of the Hessian|, at the end where that is larger."""
 

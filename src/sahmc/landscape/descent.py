@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from sahmc._support.compiled import compiled
 from sahmc._support.traced import TracedFunction
 
 DESCENT_STEPS = 10
@@ -30,7 +31,7 @@ class Descent(NamedTuple):
     """The step size of each point."""
 
 
-@jax.jit
+@compiled
 def energies(energy_fn: TracedFunction, points: Float[Array, "points dim"]) -> tuple[Float[Array, " points"], Any]:
     """Return U = -log density of each point, the prior's share included, and its gradient (None if there is none)."""
     energy, grad, base = jax.vmap(energy_fn)(points)
@@ -39,7 +40,7 @@ def energies(energy_fn: TracedFunction, points: Float[Array, "points dim"]) -> t
     return energy + base.energy, None if grad is None else grad + base.grad
 
 
-@jax.jit
+@compiled
 def start_descent(energy_fn: TracedFunction, points: Float[Array, "points dim"]) -> Descent:
     """Return points at rest, from which ``roll_down`` goes on."""
     size = jnp.full(len(points), 0.1, points.dtype)
@@ -47,7 +48,7 @@ def start_descent(energy_fn: TracedFunction, points: Float[Array, "points dim"])
     return Descent(points, energy, grad, jnp.zeros_like(points), size)
 
 
-@jax.jit
+@compiled
 def roll_down(
     energy_fn: TracedFunction, descent: Descent, scale: Float[Array, "points dim"], steps: Int[Array, ""] | int
 ) -> Descent:

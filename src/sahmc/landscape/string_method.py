@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from sahmc._support.compiled import compiled
 from sahmc._support.traced import TracedFunction
 from sahmc.landscape.descent import energies
 
@@ -59,7 +60,7 @@ def relax_paths(
     return Paths(*map(np.concatenate, zip(*found, strict=True))), spent
 
 
-@jax.jit
+@compiled
 def relax_round(
     energy_fn: TracedFunction,
     unit: Float[Array, " dim"],

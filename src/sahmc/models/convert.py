@@ -16,6 +16,9 @@ def as_model(model: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] |
     ``model`` is a log density, a ``Model``, or a model of NumPyro, PyMC or BridgeStan. ``args`` and ``kwargs`` are the
     arguments of a NumPyro model, and must be empty for any other.
     """
+    require(isinstance(args, tuple), "model_args must be a tuple", args, "write model_args=(x, y)")
+    ok = kwargs is None or (isinstance(kwargs, Mapping) and all(isinstance(name, str) for name in kwargs))
+    require(ok, "model_kwargs must be a dict by the names of arguments", kwargs, 'write model_kwargs={"y": y}')
     if "numpyro" in sys.modules and callable(model):
         from sahmc.models.numpyro import from_numpyro, is_numpyro_model
 

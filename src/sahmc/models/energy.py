@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
+from sahmc._support.compiled import make_room
 from sahmc._support.traced import TracedFunction, trace
 from sahmc._support.types import PositionFn, Unravel
 from sahmc._support.validate import require
@@ -39,7 +41,11 @@ def trace_energy(model: Model, unravel: Unravel, example: Vector, gradient: bool
 
     def energy_of(log_density: PositionFn, gradient: bool) -> Callable[[Vector], Any]:
         def energy(flat: Vector) -> Any:
-            value = jnp.asarray(log_density(unravel(flat)))
+            given = log_density(unravel(flat))
+            plain = isinstance(given, (int, float, np.generic, np.ndarray, jax.Array))
+            what = type(given).__name__
+            require(plain, "a log density must return one real number", f"a {what}", "return one, by jnp.sum, say")
+            value = jnp.asarray(given)
             require(
                 value.shape == () and jnp.issubdtype(value.dtype, jnp.floating),
                 "a log density must return one real number",
@@ -69,7 +75,7 @@ def trace_energy(model: Model, unravel: Unravel, example: Vector, gradient: bool
         return (*energy_of(model.log_density, gradient)(flat), None)
 
     try:
-        return _traced(energies, example, "a log density")
+        made = _traced(energies, example, "a log density")
     except Exception as error:
         if gradient and _works(lambda flat: energies(flat, gradient=False), example):
             raise ValueError(
@@ -78,6 +84,15 @@ def trace_energy(model: Model, unravel: Unravel, example: Vector, gradient: bool
                 'give callbacks a jax.custom_vjp; or pass kernel="random_walk", which needs none.'
             ) from error
         raise
+    try:
+        jax.eval_shape(jax.vmap(made), example[None])
+    except NotImplementedError as error:
+        raise ValueError(
+            f"a log density must work for many chains at once, by jax.vmap; got {str(error).splitlines()[0]} To fix "
+            'it, pass vmap_method="sequential" to jax.pure_callback, or write it without what cannot be batched.'
+        ) from error
+    make_room(made.steps)
+    return made
 
 
 def _works(fn: Callable[[Vector], Any], example: Vector) -> bool:

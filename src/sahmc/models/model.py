@@ -73,6 +73,8 @@ class Model:
             ", ".join(given) or "neither",
             "write Model(log_likelihood=..., log_prior=...) or Model(log_density=...)",
         )
+        must = "labels must be Labels(coords=..., dims=...)"
+        require(isinstance(self.labels, Labels), must, self.labels, "leave them out, or pass Labels")
         for name in (*given, "start", "constrain", "unconstrain"):
             require_function(getattr(self, name), name, "a key" if name == "start" else "a position")
 

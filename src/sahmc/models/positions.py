@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from sahmc._support.compiled import compiled
 from sahmc._support.traced import TracedFunction, trace
 from sahmc._support.types import Position, Unravel
 from sahmc._support.validate import require
@@ -35,8 +36,8 @@ def flatten(position: Position, where: str) -> tuple[jax.Array, Unravel]:
     except (TypeError, ValueError):
         kinds = [np.dtype(object)]
     require(
-        all(jnp.issubdtype(kind, jnp.floating) for kind in kinds),
-        "a position must be made of real floating-point arrays",
+        all(kind in (np.float32, np.float64) for kind in kinds),
+        "a position must be made of real floating-point arrays of 32 or 64 bits",
         f"dtypes {[str(kind) for kind in kinds]} at {where}",
         "write 0.0 rather than 0, or convert with jnp.asarray(x, float)",
     )
@@ -84,7 +85,7 @@ class Unpacker:
         return jax.tree.map(lambda x: x.reshape(*flat.shape[:-1], *x.shape[1:]), whole)
 
 
-@jax.jit
+@compiled
 def _variables(constrain: TracedFunction, flat: jax.Array) -> Any:
     return jax.vmap(constrain)(flat)
 

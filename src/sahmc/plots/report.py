@@ -7,11 +7,10 @@ import html
 import io
 import time
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sahmc._support.tables import Table
-from sahmc._support.validate import require
+from sahmc._support.validate import as_path, require
 from sahmc.plots.backend import pyplot
 from sahmc.plots.figures import plot_overview, plot_pair
 from sahmc.results.records import Finding
@@ -43,7 +42,7 @@ def write_report(result: Result, path: str | PathLike[str], *, overwrite: bool =
 
     An existing page is left alone unless ``overwrite``, and what is no page always is.
     """
-    out = Path(path)
+    out = as_path(path, "path")
     require(out.suffix in (".html", ".htm"), "a page is a file like run.html", str(out), "change the ending")
     require(out.parent.is_dir(), "the folder must exist", str(out.parent), "make it, or choose another")
     must = "a page is not written over another file"

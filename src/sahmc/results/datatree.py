@@ -46,6 +46,8 @@ def to_datatree(
     known = ", ".join(map(repr, variables))
     for name in dims:
         require(name in variables, f"dims must be those of a variable, which are {known}", name, "rename or drop it")
+        named_axes = isinstance(dims[name], (list, tuple)) and all(isinstance(axis, str) for axis in dims[name])
+        require(named_axes, "dims of a variable are a list of names", dims[name], 'write dims={"x": ["axis"]}')
     shape = record.draws.log_weight.shape
     chosen = index
     statistics = _statistics(record)

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from sahmc._support.types import PositionFn
+from sahmc._support.validate import require, require_function
 from sahmc.results.records import RunRecord
 from sahmc.tilt.importance import (
     BLOCK_BYTES,
@@ -27,6 +28,7 @@ def values(record: RunRecord, fn: PositionFn | None = None) -> Any:
     draws = record.draws.values
     if fn is None:
         return draws
+    require_function(fn, "fn", "a position")
     each = sum(leaf[0].nbytes for leaf in record.draws.leaves)
     step = max(1, BLOCK_BYTES // each)
     mapped = jax.vmap(jax.vmap(fn))
@@ -34,7 +36,9 @@ def values(record: RunRecord, fn: PositionFn | None = None) -> Any:
         jax.tree.map(np.asarray, mapped(jax.tree.map(lambda x: x[i : i + step], draws)))  # noqa: B023
         for i in range(0, len(record.draws.energy), step)
     ]
-    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+    found = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+    require(jax.tree.leaves(found), "fn must return arrays", "none", "return what you want to know the mean of")
+    return found
 
 
 def expectation(record: RunRecord, fn: PositionFn | None) -> Expectation:

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from sahmc._support.frozen import thawed
-from sahmc._support.validate import require, require_library
+from sahmc._support.validate import as_path, require, require_flag, require_library
 from sahmc.models.model import Labels
 from sahmc.models.positions import named
 from sahmc.results.datatree import to_datatree, tree_variables
@@ -40,7 +40,8 @@ def check_target(path: str | PathLike[str], overwrite: bool) -> Path:
 
     An existing file is refused unless ``overwrite``.
     """
-    target = Path(path)
+    target = as_path(path, "path")
+    require_flag(overwrite, "overwrite")
     require(
         overwrite or not target.exists(),
         "a result is not written over another file",
@@ -113,7 +114,7 @@ def _take_out(tree: xr.DataTree, record: RunRecord, index: tuple[np.ndarray, np.
 
 def load(path: str | PathLike[str]) -> RunRecord:
     """Return the record that ``save`` wrote."""
-    tree = _read(Path(path))
+    tree = _read(as_path(path, "path"))
     about: Any = tree.attrs
     settings, structure = json.loads(about["settings"]), json.loads(about["structure"])
     learnt = _arrays(tree["sahmc"])

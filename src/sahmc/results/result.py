@@ -12,7 +12,7 @@ import numpy as np
 
 from sahmc._support.frozen import thawed
 from sahmc._support.types import PositionFn
-from sahmc._support.validate import require, require_count
+from sahmc._support.validate import require, require_count, require_mapping, require_seed
 from sahmc.models.model import Labels
 from sahmc.results import evidence, expectations, files
 from sahmc.results.datatree import to_datatree, to_inferencedata
@@ -245,6 +245,7 @@ class Result:
         ``seed`` is for the one random number that this takes.
         """
         require_count(n, "n")
+        require_seed(seed, "seed")
         return expectations.resample_index(self.record, n, seed)
 
     def membership(self, every: tuple[int, int] = (1, 1)) -> np.ndarray:
@@ -322,6 +323,9 @@ class Result:
         ``coords`` and ``dims`` are ArviZ's, for variables named as in the draws; the model's own need not be given.
         """
         require_count(rejuvenate, "rejuvenate", least=0)
+        require_seed(seed, "seed")
+        require_mapping(coords, "coords", '{"axis": ["east", "north"]}')
+        require_mapping(dims, "dims", '{"x": ["axis"]}')
         index = resample_rows(self.weight, seed)
         flat = tuple(part.ravel() for part in index)
         moved = self._alive("rejuvenate").rejuvenate(flat, rejuvenate, seed) if rejuvenate else None

@@ -215,7 +215,7 @@ class _Patient:
         return len(data)
 
     def truncate(self, size: int | None = None) -> int:
-        """Change the size, or pretend to."""
+        """Set the size, or pretend to."""
         if self.error is None:
             try:
                 return self._file.truncate(size)
@@ -257,7 +257,7 @@ def _no_space(target: Path, need: int) -> str:
 
 
 def _remove(path: Path) -> None:
-    """Delete a file or a folder, if there is one."""
+    """Take away a file or a folder, if there is one."""
     if path.is_dir():
         shutil.rmtree(path)
     else:

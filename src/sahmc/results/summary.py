@@ -11,7 +11,7 @@ import numpy as np
 from sahmc._support.frozen import thawed
 from sahmc._support.tables import Table, number
 from sahmc._support.types import PositionFn
-from sahmc._support.validate import require
+from sahmc._support.validate import is_number, require
 from sahmc.models.positions import labels, named
 from sahmc.results.expectations import resample_index, values
 from sahmc.results.records import Finding, RunRecord
@@ -95,7 +95,7 @@ def summarise(record: RunRecord, fn: PositionFn | None, prob: float) -> Summary:
     """
     from arviz_stats.base import array_stats
 
-    require(0 < prob < 1, "prob must lie in (0, 1)", prob, "pass 0.94, say")
+    require(is_number(prob) and 0 < prob < 1, "prob must lie in (0, 1)", prob, "pass 0.94, say")
     weight = record.weight
     index = resample_index(record, min(weight.size, INTERVAL_DRAWS), 0)
     rows = resample_rows(weight, 0)

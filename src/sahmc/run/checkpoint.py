@@ -11,7 +11,7 @@ from typing import Any
 import cloudpickle
 
 from sahmc._support.sealed_files import PART, sealed, unsealed, write_whole
-from sahmc._support.validate import require
+from sahmc._support.validate import as_path, require
 from sahmc.run.folder_lock import LOCK, FolderLock
 from sahmc.run.identity import different, digest
 from sahmc.run.journal import DiskJournal
@@ -27,7 +27,7 @@ def stored_arguments(checkpoint: str | Path) -> dict[str, Any]:
 
     They were stored by pickle: read only what you trust.
     """
-    path = Path(checkpoint)
+    path = as_path(checkpoint, "checkpoint")
     require(recorded(path) is not None, "a checkpoint holds a run", f"{path}, which holds none", "check the path")
     content = unsealed(path / CALL)
     require(content is not None, "the arguments of the run must be in the checkpoint", f"no whole {path / CALL}", AGAIN)
@@ -43,7 +43,7 @@ def recorded(checkpoint: str | Path) -> dict[str, Any] | None:
 
     A folder that holds something else, or a damaged run, raises ``ValueError``.
     """
-    path = Path(checkpoint)
+    path = as_path(checkpoint, "checkpoint")
     try:
         text = (path / RUN).read_text()
     except FileNotFoundError:

@@ -48,7 +48,7 @@ class FolderLock:
 
 
 def _held(file: BinaryIO) -> bool:
-    """Lock an open file for this process, and tell whether that could be done."""
+    """Tell whether an open file could be locked for this process."""
     try:
         import fcntl
     except ImportError:  # not a Unix: two processes on one checkpoint are not told apart

@@ -18,7 +18,7 @@ class Interrupts:
         self.pressed = False
 
     def hold(self) -> None:
-        """From now on only note that Ctrl-C was pressed: whoever makes draws looks at ``pressed``."""
+        """Let Ctrl-C only be noted from now on: whoever makes draws looks at ``pressed``."""
         self.held = True
 
     def __call__(self, number: int, frame: FrameType | None) -> None:

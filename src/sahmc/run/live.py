@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
+from sahmc._support.compiled import compiled
 from sahmc.kernels.base import Kernel
 from sahmc.kernels.jump import Jump
 from sahmc.landscape.mode_finder import ModeFinder, lowest_draws, posterior_draws, spread_within
@@ -90,7 +91,7 @@ class Live:
         return Rejuvenated(self.unpack.all(end), (end != start).any(axis=1), -energy)
 
 
-@jax.jit
+@compiled
 def _moved(
     rng_key: Key[Array, ""],
     positions: Float[Array, "draws dim"],

@@ -13,6 +13,7 @@ import numpy as np
 from jax.tree_util import PyTreeDef
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from sahmc._support.compiled import compiled
 from sahmc._support.pytree import strategy
 from sahmc._support.traced import TracedFunction
 from sahmc._support.types import Position
@@ -138,7 +139,7 @@ class MoveSums(NamedTuple):
     """The sum over trajectories of the acceptance that step sizes are tuned on; it is rounded, and only reported."""
 
 
-@partial(jax.jit, static_argnames="capacity")
+@partial(compiled, static_argnames="capacity")
 def run_chunk(
     rng_key: Key[Array, ""],
     state: RunState,

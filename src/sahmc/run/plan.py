@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sahmc._support.validate import is_number, require, require_count, require_flag, require_known
+from sahmc._support.validate import MOST, is_number, require, require_count, require_flag, require_known
 from sahmc.kernels import KERNELS
 from sahmc.kernels.base import Kernel
 from sahmc.models.model import Model
@@ -136,9 +136,9 @@ def make_plan(
         require(desired is None, must, "desired without partition", "pass partition= too")
     if is_number(gain):
         gain = Gain(gain)
-    given = gain is None or isinstance(gain, Gain)
-    require(given, "gain must be a Gain, a number t0 or None", gain, "pass Gain(t0=...)")
-    return Plan(
+    ok = gain is None or isinstance(gain, Gain)
+    require(ok, "gain must be a Gain, a number t0 or None", gain, "pass Gain(t0=...)")
+    plan = Plan(
         kernel=kernel,
         tilt=tilt,
         gain=gain,
@@ -150,6 +150,11 @@ def make_plan(
         moves=kernel.moves,
         **numbers,
     )
+    longest = max(plan.stages, key=plan.stages.__getitem__)
+    must = f"a stage makes fewer than {MOST:,} moves of each chain"
+    given = f"{plan.stages[longest]:,} in the stage {longest!r}"
+    require(plan.stages[longest] < MOST, must, given, "lower draws, tune or thin")
+    return plan
 
 
 def _tilt(tilt: Any, partition: Any, has_prior: bool) -> Tilt | type[Tilt]:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key
 
+from sahmc._support.compiled import compiled
 from sahmc._support.traced import TracedFunction
 from sahmc._support.types import Unravel
 from sahmc._support.validate import require
@@ -29,7 +30,7 @@ START_ATTEMPTS, MOST_START_ATTEMPTS = 20, 200
 """The number of times that a model is asked for starts with a finite log density, before chains that have none go to
 those of others; and the number of times if no chain has one."""
 
-_init = jax.jit(init)
+_init = compiled(init)
 
 
 class Prepared(NamedTuple):
@@ -69,9 +70,12 @@ def prepare(model: Model, plan: Plan, initvals: Any, rng_key: Key[Array, ""]) ->
 
 def parse_seed(random_seed: Any) -> tuple[int | list[int], Key[Array, ""]]:
     """Return what to record of a seed, an int or the words of a key, and the key."""
-    if isinstance(random_seed, jax.Array) and jnp.issubdtype(random_seed.dtype, jax.dtypes.prng_key):
-        return jax.random.key_data(random_seed).tolist(), random_seed
     words = len(jax.random.key_data(jax.random.key(0)))
+    if isinstance(random_seed, jax.Array) and random_seed.dtype == jnp.uint32 and random_seed.shape == (words,):
+        random_seed = jax.random.wrap_key_data(random_seed)  # one that jax.random.PRNGKey made
+    is_key = isinstance(random_seed, jax.Array) and jnp.issubdtype(random_seed.dtype, jax.dtypes.prng_key)
+    if is_key and random_seed.shape == ():
+        return jax.random.key_data(random_seed).tolist(), random_seed
     if (
         isinstance(random_seed, list)
         and len(random_seed) == words

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from sahmc._support.pytree import strategy
-from sahmc._support.validate import require
+from sahmc._support.validate import MOST, is_number, require
 
 
 @strategy
@@ -24,9 +24,14 @@ class Gain:
     """The exponent of its fall after that."""
 
     def __post_init__(self) -> None:
-        require(self.t0 >= 1, "gain t0 must be at least 1", self.t0, "pass Gain(t0=...) with t0 >= 1")
         require(
-            0.5 < self.power <= 1,
+            is_number(self.t0) and 1 <= self.t0 <= MOST,
+            f"gain t0 must be at least 1 and at most {MOST:,}",
+            self.t0,
+            "pass Gain(t0=...) with a t0 of a tenth of tune or so",
+        )
+        require(
+            is_number(self.power) and 0.5 < self.power <= 1,
             "gain power must lie in (1/2, 1], or it breaks the Robbins-Monro conditions",
             self.power,
             "use power=1, the paper's gain, or a value such as 0.75",

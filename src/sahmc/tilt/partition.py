@@ -10,17 +10,18 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from sahmc._support.pytree import converted, strategy, updated
-from sahmc._support.validate import require
+from sahmc._support.validate import as_numbers, is_number, require, require_count
+
+MOST_EDGES = 100_000
+"""The largest number of edges or levels that make sense."""
 
 
 def _energy_edges(edges: Any) -> Float[Array, " edges"]:
-    values = np.asarray(edges, dtype=float)
-    require(
-        values.ndim == 1 and np.all(np.isfinite(values)) and np.all(np.diff(values) > 0),
-        "energy edges must be a vector of finite, strictly increasing numbers",
-        values.tolist(),
-        "sort them and drop repeats, or use EnergyPartition.uniform(low, high, width)",
-    )
+    must = "energy edges must be a vector of finite, strictly increasing numbers"
+    todo = "sort them and drop repeats, or use EnergyPartition.uniform(low, high, width)"
+    values = as_numbers(edges, must, todo)
+    ok = values.ndim == 1 and np.all(np.isfinite(values)) and np.all(np.diff(values) > 0)
+    require(ok, must, values.tolist(), todo)
     return jnp.asarray(values)
 
 
@@ -38,8 +39,11 @@ class EnergyPartition:
     @classmethod
     def uniform(cls, low: float | int, high: float | int, width: float | int) -> EnergyPartition:
         """Return the partition with edges low, low + width, ..., high, the paper's equal energy bandwidth."""
+        for name, value in {"low": low, "high": high, "width": width}.items():
+            require(is_number(value), f"{name} must be a number", value, "use uniform(0, 20, 2), as the paper does")
         require(high > low, "high must lie above low", (low, high), "swap them")
         require(width > 0, "width must be positive", width, "use width=2, as the paper does")
+        require((high - low) / width <= MOST_EDGES, f"there must be at most {MOST_EDGES} edges", width, "widen them")
         count = round((high - low) / width)
         require(
             count >= 1 and math.isclose(low + count * width, high, rel_tol=1e-6, abs_tol=1e-6 * width),
@@ -56,19 +60,27 @@ class EnergyPartition:
 
 
 def _inverse_temperatures(betas: Any) -> Float[Array, " levels"]:
-    values = np.asarray(betas, dtype=float)
+    must = "inverse temperatures must start at 1 and decrease strictly, to a last value of at least 0"
+    todo = "use TemperatureLadder.geometric(t_max, levels), or list 1.0 first"
+    values = as_numbers(betas, must, todo)
     falling = values.ndim == 1 and values.size >= 1 and np.all(np.diff(values) < 0)
-    require(
-        falling and values[0] == 1 and values[-1] >= 0,
-        "inverse temperatures must start at 1 and decrease strictly, to a last value of at least 0",
-        values.tolist(),
-        "use TemperatureLadder.geometric(t_max, levels), or list 1.0 first",
-    )
+    require(falling and values[0] == 1 and values[-1] >= 0, must, values.tolist(), todo)
     return _floats(values)
 
 
 def _floats(values: Any) -> Float[Array, "*any"]:
     return jnp.asarray(values, jnp.result_type(float))
+
+
+def _energy(value: Any) -> Float[Array, ""]:
+    require(is_number(value), "reference must be a finite energy", value, "leave it out, or pass the mean energy")
+    return _floats(value)
+
+
+def _share(value: Any) -> Float[Array, ""]:
+    ok = is_number(value) and value >= 0
+    require(ok, "prior_share must be a number of at least 0", value, "leave it out")
+    return _floats(value)
 
 
 @strategy
@@ -84,9 +96,9 @@ class TemperatureLadder:
 
     betas: Any = converted(_inverse_temperatures)
     """Any sequence of numbers, held as one array."""
-    reference: Any = converted(_floats, default=0.0)
+    reference: Any = converted(_energy, default=0.0)
     """The energy that counts as 0."""
-    prior_share: Any = converted(_floats, default=0.0)
+    prior_share: Any = converted(_share, default=0.0)
     """The curvature of the prior over that of the well."""
 
     @classmethod
@@ -102,8 +114,11 @@ class TemperatureLadder:
 
         ``t_max=math.inf`` leads to beta = 0, the prior.
         """
-        require(t_max > 1, "t_max must exceed 1", t_max, "start with 30")
-        require(levels >= 2, "a ladder needs at least 2 levels", levels, "raise levels")
+        hot = (isinstance(t_max, float) and t_max == math.inf) or (is_number(t_max) and t_max > 1)
+        require(hot, "t_max must be a number above 1", t_max, "start with 30")
+        require_count(levels, "levels", 2)
+        require(levels <= MOST_EDGES, f"there must be at most {MOST_EDGES} levels", levels, "use 20")
+        _share(prior_share)
         beta_min = 0.0 if math.isinf(t_max) else 1.0 / t_max
         require(
             beta_min + prior_share > 0,

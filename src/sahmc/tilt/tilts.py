@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from sahmc._support.pytree import strategy
+from sahmc._support.pytree import converted, strategy
 from sahmc._support.validate import require
 from sahmc.tilt.partition import EnergyPartition, TemperatureLadder
 
@@ -109,6 +109,17 @@ class Tilt(ABC):
         return theta + jnp.log(frequency)
 
 
+def _of(kind: type) -> Callable[[Any], Any]:
+    """Return the check that a partition is of a kind."""
+
+    def checked(partition: Any) -> Any:
+        must, todo = f"the partition of this tilt must be of type {kind.__name__}", "pass one, or the name of the tilt"
+        require(isinstance(partition, kind), must, partition, todo)
+        return partition
+
+    return checked
+
+
 @strategy
 class NoTilt(Tilt):
     """No tilt, Theta = 0: plain HMC."""
@@ -140,7 +151,7 @@ class StepTilt(Tilt):
     theta_i -> C + log omega_i - log(pi_i + nu).
     """
 
-    partition: EnergyPartition
+    partition: EnergyPartition = converted(_of(EnergyPartition))
     name: ClassVar[str] = "step"
     partition_type: ClassVar[type | None] = EnergyPartition
 
@@ -171,7 +182,7 @@ class LinearTilt(Tilt):
     makes the move exact. Without the clip the chain freezes while the gain is large.
     """
 
-    partition: EnergyPartition
+    partition: EnergyPartition = converted(_of(EnergyPartition))
     name: ClassVar[str] = "linear"
     partition_type: ClassVar[type | None] = EnergyPartition
 
@@ -229,7 +240,7 @@ class TemperedTilt(Tilt):
     At beta = 0, the prior, U does not count at all: a place of zero likelihood, U = inf, belongs to that level alone.
     """
 
-    partition: TemperatureLadder
+    partition: TemperatureLadder = converted(_of(TemperatureLadder))
     name: ClassVar[str] = "tempered"
     partition_type: ClassVar[type | None] = TemperatureLadder
 

@@ -123,6 +123,8 @@ def starting_theta(ladder: Ladder, pilot: Pilot | None, desired: Float[Array, " 
 
 def _log_masses(pilot: Pilot, edges: np.ndarray) -> np.ndarray:
     """Return the log masses of the subregions between ``edges`` for a Gaussian well, whose energies are Gamma."""
+    if not len(edges):
+        return np.zeros(1)
     half, steep = 0.5 * pilot.dim, 1.0 + pilot.prior_share
     s = pilot.above(edges)
     middle = 0.5 * (s[1:] + s[:-1])

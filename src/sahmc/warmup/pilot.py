@@ -96,7 +96,8 @@ def run_pilot(context: WarmupContext, state: RunState) -> PilotOutcome:
     late, step, spent = _late(second.draws), second.step_size, spent + second.gradients
     energy = np.asarray(late.energy)
     size, mean_energy = effective_dim(dim, energy), float(energy.mean(dtype=float))
-    fields = {"quarter": quarter_period(late.position) / step, "stranded": stranded}
+    quarter = quarter_period(late.position) / step if step > 0 else 1.0  # no step is accepted where a density is flat
+    fields = {"quarter": quarter, "stranded": stranded}
     if not plan.has_prior:
         pilot = fit_pilot(size, mean_energy, None, step_size=step, **fields)
         return PilotOutcome(pilot, kernel, second.state, late.position, spent)

@@ -16,8 +16,19 @@ DEEPEST_SHARE = 0.05
 """The largest share of trajectories that may be cut off at the largest depth."""
 COARSE_WARNING, COARSE_ERROR = 0.05, 0.3
 """The nats by which neighbouring numbers of the size of the energy may be apart."""
+FAR = 1e30
+"""The size of a coordinate that no posterior has."""
 FAILED_WARNING, FAILED_ERROR = 0.1, 0.5
 """The largest shares of moves whose implicit steps may fail."""
+
+
+def _flat(record: RunRecord) -> bool:
+    """Tell whether the log density never changed though chains met no wall, short of the largest numbers there are."""
+    draws = record.draws
+    if np.ptp(draws.log_density) > 0:
+        return False
+    far = max((float(np.abs(leaf).max()) for leaf in draws.leaves if leaf.size), default=0.0)
+    return far > FAR or not np.any(draws.acceptance_rate < 0.5)
 
 
 def check_moves(record: RunRecord) -> Iterator[Finding]:
@@ -26,6 +37,14 @@ def check_moves(record: RunRecord) -> Iterator[Finding]:
     if settings["interrupted"]:
         made, asked = record.draws.energy.shape[1], settings["draws"]
         yield Finding("interrupted", WARNING, f"Interrupted: {made} of {asked} draws were made.", made, "Run it again.")
+    if _flat(record):
+        yield Finding(
+            "stuck",
+            ERROR,
+            "The log density is the same at every draw, and nothing ends the space: there is nothing to draw from.",
+            float(record.draws.log_density.flat[0]),
+            "Check that it depends on the position, and that it falls off far out.",
+        )
     share = record.counts.cold_diverging / max(1, record.counts.cold)
     if share > DIVERGING_WARNING:
         yield Finding(

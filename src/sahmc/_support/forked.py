@@ -1,0 +1,33 @@
+"""Processes that were forked after JAX had started: they hang at their first computation, without a word."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from pathlib import Path
+
+from sahmc._support.validate import require
+
+TASKS = Path("/proc/self/task")
+"""The folder in which Linux lists the threads of a process."""
+
+
+def require_not_forked() -> None:
+    """Raise ``ValueError`` in a process that was forked from one in which JAX had started.
+
+    JAX then believes to have threads of its own, which a fork does not copy. Linux alone lists threads; elsewhere
+    processes are not forked as a rule.
+    """
+    must = "JAX cannot run in a process that was forked after it had started"
+    todo = 'start processes by multiprocessing.get_context("spawn"), or fork before JAX is used'
+    require(not (_started() and _without_threads()), must, f"process {os.getpid()}, which was", todo)
+
+
+def _started() -> bool:
+    bridge = sys.modules.get("jax._src.xla_bridge")
+    return bool(getattr(bridge, "backends_are_initialized", lambda: False)())
+
+
+def _without_threads() -> bool:
+    return TASKS.is_dir() and len(list(TASKS.iterdir())) <= threading.active_count()
