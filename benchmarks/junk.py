@@ -176,9 +176,11 @@ def main():
                 try:
                     call(value)
                 except (Exception, SystemExit) as error:
-                    good = clear(error)
-                    count["clear error" if good else "other error"] += 1
-                    if not good:
+                    good = "clear error" if clear(error) else "own error of a function passed"
+                    if good != "clear error" and not callable(value):
+                        good = "other error"
+                    count[good] += 1
+                    if good == "other error":
                         foreign.append((where, said, f"{type(error).__name__}: {str(error)[:150]}"))
                         print(*foreign[-1], sep=" | ", flush=True)
                 else:

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 from sahmc._support.pytree import static, strategy, updated
 from sahmc._support.traced import TracedFunction, trace
 from sahmc._support.types import Position, Unravel
-from sahmc._support.validate import is_number, require
+from sahmc._support.validate import MOST, is_number, require
 from sahmc.hamiltonian.metrics import Kinetic, Metric
 from sahmc.tilt.target import TiltedTarget
 
@@ -93,7 +93,7 @@ class SoftAbs(PositionMetric):
     name: ClassVar[str] = "softabs"
 
     def __post_init__(self) -> None:
-        ok = is_number(self.alpha) and 0 < self.alpha < np.inf
+        ok = is_number(self.alpha) and 0 < self.alpha < MOST
         require(ok, "alpha must be a positive number", self.alpha, "pass 1 / the least eigenvalue that matters")
 
     def matrix(self, target: TiltedTarget, position: Vector) -> Matrix:
@@ -161,7 +161,7 @@ def position_metric(metric: Any) -> PositionMetric:
     """Return the metric that an object, a function of the position or "softabs" stands for; raise for anything else."""
     if callable(metric):
         return MetricFunction(metric)
-    metric = SoftAbs() if metric == SoftAbs.name else metric
+    metric = SoftAbs() if isinstance(metric, str) and metric == SoftAbs.name else metric
     require(
         isinstance(metric, PositionMetric),
         "metric must be a function of the position, 'softabs' or a metric object",

@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from sahmc._support.pytree import converted as converted
 from sahmc._support.pytree import strategy as strategy
 from sahmc._support.types import Unravel
-from sahmc._support.validate import is_number, require
+from sahmc._support.validate import MOST, is_number, require
 from sahmc.hamiltonian.integrators import Flow
 from sahmc.hamiltonian.spread import Spread as Spread
 from sahmc.kernels.decision import DIVERGENCE, decide, is_diverging, log_accept_ratio
@@ -169,14 +169,10 @@ def draw_noise(
     return normal[:dim], ndtr(normal[dim:])
 
 
-LARGEST_STEP = 1e30
-"""The size of a step that is out of reach of 32-bit numbers."""
-
-
 def checked_step_size(step_size: Any) -> Any:
     """Return a step size, a positive number or None to have it tuned; raise ``ValueError`` for anything else."""
     require(
-        step_size is None or (is_number(step_size) and 0 < step_size < LARGEST_STEP),
+        step_size is None or (is_number(step_size) and 0 < step_size < MOST),
         "step_size must be a positive number",
         step_size,
         "pass one, or None to have it tuned",

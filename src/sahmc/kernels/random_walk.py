@@ -28,7 +28,7 @@ def _checked_scale(scale: Any) -> Any:
         values.tolist(),
         "pass standard deviations of the position, or None to have them estimated",
     )
-    return jnp.asarray(scale)
+    return jnp.asarray(values)
 
 
 @strategy

@@ -25,6 +25,7 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
     plates as dims. Prior and likelihood are kept apart, unless the prior is improper or a discrete site is summed out.
     """
     require_library("numpyro")
+    require(callable(model), "model must be a function with NumPyro's sample statements", model, "pass the function")
     from numpyro import handlers
     from numpyro.infer.util import initialize_model, unconstrain_fn
 

@@ -26,6 +26,8 @@ def from_pymc(model: Any) -> Model:
     model holds now.
     """
     require_library("pymc")
+    known = hasattr(model, "free_RVs") and hasattr(model, "value_vars")
+    require(known, "model must be a pymc.Model", model, "pass what `with pm.Model() as model` made")
     get_jaxified_graph = _graphs()  # first: it switches JAX to 64 bits, and the starts must be of these
     discrete = [variable.name for variable in model.free_RVs if variable.dtype.startswith(("int", "uint", "bool"))]
     advice = "sum them out (pm.Mixture, or marginalize() of pymc-extras), or replace them by a continuous relaxation"

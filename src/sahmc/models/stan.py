@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sahmc._support.validate import require, require_library
+from sahmc._support.validate import as_path, require, require_library
 from sahmc.models.model import Model
 
 RADIUS = 2.0
@@ -61,7 +61,7 @@ def _compiled(model: Any, data: Any) -> Any:
     import bridgestan
 
     code = isinstance(model, str) and ("{" in model or "\n" in model)
-    path = _code_file(model) if code else Path(model)
+    path = _code_file(model) if code else as_path(model, "model")
     require(path.suffix == ".stan", "a Stan program is a .stan file or its code", str(path), "check the name")
     require(path.is_file(), "the Stan program must exist", str(path), "check the path")
     text = json.dumps(_plain(data)) if isinstance(data, Mapping) else None if data is None else os.fspath(data)

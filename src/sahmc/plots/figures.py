@@ -32,6 +32,7 @@ def plot_energy(result: Result, ax: Axes | None = None, *, chains: int = 4) -> A
 
     The axes, ``ax`` or new ones if None, are returned.
     """
+    require_count(chains, "chains")
     ax = _axes(ax)
     trace = data.energy_trace(result.record, chains)
     ax.set_yscale("log")
@@ -241,7 +242,8 @@ def save_figure(figure: Figure, path: str | PathLike[str], *, overwrite: bool = 
 
 
 def _axes(ax: Axes | None) -> Axes:
-    """Return the axes given, or new ones."""
+    """Return the axes given, or new ones; raise ``ValueError`` if these are no axes."""
+    require(ax is None or hasattr(ax, "scatter"), "ax must be Matplotlib's axes", ax, "pass plt.gca(), or leave it out")
     return pyplot().subplots(figsize=(6, 4.2), layout="constrained")[1] if ax is None else ax
 
 
