@@ -6,6 +6,8 @@ import errno
 import hashlib
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 DIGEST_BYTES = 32
@@ -27,6 +29,18 @@ def unsealed(path: Path) -> bytes | None:
         return None
     data = path.read_bytes()
     return data[DIGEST_BYTES:] if sealed(data[DIGEST_BYTES:]) == data else None
+
+
+@contextmanager
+def told_of_space(folder: Path, need: int, todo: str) -> Iterator[None]:
+    """Let an error for want of space say where it was, how many bytes are needed, and what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        words = f"no space left in {folder}; {need / 2**20:.1f} MiB more are needed. To fix it, {todo}"
+        raise OSError(error.errno, words) from error
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -10,11 +10,11 @@ from typing import Any
 
 import cloudpickle
 
-from sahmc._support.sealed_files import PART, sealed, unsealed, write_whole
+from sahmc._support.sealed_files import PART, sealed, told_of_space, unsealed, write_whole
 from sahmc._support.validate import as_path, require
 from sahmc.run.folder_lock import LOCK, FolderLock
 from sahmc.run.identity import different, digest
-from sahmc.run.journal import DiskJournal
+from sahmc.run.journal import SPARE_BYTES, DiskJournal
 
 RUN, CALL = "run.json", "call.pickle"
 """The files that tell which run it is, and hold the arguments of ``sample``."""
@@ -92,7 +92,8 @@ def open_checkpoint(
         known = recorded(path)  # once more: another process may have been first
         if known is None:
             lock.require_writable()
-            _begin(path, identity, seed, arguments)
+            with told_of_space(path, SPARE_BYTES, "make space, or choose another folder"):
+                _begin(path, identity, seed, arguments)
         else:
             other = different(known["identity"], identity)
             require(

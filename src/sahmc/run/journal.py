@@ -13,8 +13,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -23,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import PyTreeDef
 
-from sahmc._support.sealed_files import DIGEST_BYTES, FULL, sealed, unsealed, write_whole
+from sahmc._support.sealed_files import DIGEST_BYTES, sealed, told_of_space, unsealed, write_whole
 from sahmc._support.validate import require
 from sahmc.results.records import Counts, ThetaTrace
 from sahmc.run.folder_lock import FolderLock
@@ -32,6 +31,8 @@ RECORD_SECONDS = 10.0
 """The seconds between two records: the most that is lost."""
 READ_BYTES = 2**24
 """The bytes of a file that are read at once."""
+SPARE_BYTES = 2**20
+"""The bytes that a run takes besides its draws."""
 OURS = re.compile(r"[0-9]{3}-[a-z]+\.(state|rows)")
 """The names of the files of stages."""
 
@@ -127,7 +128,8 @@ class DiskJournal(Journal):
                     path.unlink()
         self.so_far = known or so_far
         if self._lock.writable:
-            self._rows = self._stem.with_suffix(".rows").open("r+b" if known else "w+b")
+            with self._room():
+                self._rows = self._stem.with_suffix(".rows").open("r+b" if known else "w+b")
             self._rows.truncate(self._size())
             self._rows.seek(0, os.SEEK_END)
         self._written = time.monotonic() if known else -RECORD_SECONDS
@@ -203,20 +205,11 @@ class DiskJournal(Journal):
             write_whole(self._stem.with_suffix(".state"), sealed(buffer.getvalue()))
         self._written, self._noted = time.monotonic(), self.so_far.moves
 
-    @contextmanager
-    def _room(self) -> Iterator[None]:
-        """Say what to do if there is no space left on the disk."""
-        try:
-            yield
-        except OSError as error:
-            if error.errno not in FULL:
-                raise
-            left = (self._planned - self.so_far.rows) * (0 if self._dtype is None else self._dtype.itemsize)
-            words = (
-                f"no space left in {self._folder}; this stage needs {left / 2**20 + 1:.0f} MiB more. To fix it, make "
-                "space and call sample or resume again: the run goes on from its last record"
-            )
-            raise OSError(error.errno, words) from error
+    def _room(self) -> AbstractContextManager[None]:
+        """Return a context in which a full disk is told of, with what the stage still needs."""
+        left = (self._planned - self.so_far.rows) * (0 if self._dtype is None else self._dtype.itemsize)
+        todo = "make space and call sample or resume again: the run goes on from its last record"
+        return told_of_space(self._folder, left + SPARE_BYTES, todo)
 
     def _recall(self, fresh: StageProgress) -> StageProgress | None:
         """Return what is on disk of this stage, or None if it is not whole; ``fresh`` is the stage at its beginning."""
