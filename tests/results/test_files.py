@@ -136,7 +136,7 @@ def test_a_full_disk_leaves_the_old_file_and_says_what_to_do(result, tmp_path, r
     path.write_text("what was there")
     patient = stores._Patient
     monkeypatch.setattr(stores, "_Patient", lambda file: patient(Full(file, room)))
-    with pytest.raises(OSError, match=r"no space left in .* needs .* MiB.*still in memory"):
+    with pytest.raises(OSError, match=r"no space left in .* MiB more are needed.*still in memory"):
         result.save(path, overwrite=True)
     assert path.read_text() == "what was there" and [p.name for p in tmp_path.iterdir()] == ["run.nc"]
     monkeypatch.undo()

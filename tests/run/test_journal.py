@@ -72,7 +72,7 @@ def test_a_full_disk_says_where_and_how_to_go_on(tmp_path):
     book.begin("draw", fresh, jax.tree.structure(0), 2**20)
     book.add(fresh._replace(moves=4, rows=4), np.arange(4.0))
     book._rows = Full(book._rows)
-    with pytest.raises(OSError, match=rf"{tmp_path}; 9.0 MiB more.*goes on from its last record"):
+    with pytest.raises(OSError, match=rf"{tmp_path}; 9\.0 MiB more.*goes on from its last record"):
         book.add(fresh._replace(moves=8, rows=8), np.arange(4.0))
     book.close()
 

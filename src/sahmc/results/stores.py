@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from sahmc._support.sealed_files import FULL
+from sahmc._support.sealed_files import FULL, told_of_space
 from sahmc._support.validate import require
 
 if TYPE_CHECKING:
@@ -66,21 +66,18 @@ def write_store(tree: xr.DataTree, streamed: Sequence[Streamed], names: Sequence
     ``names`` are the attributes that the checksum vouches for, besides all variables.
     """
     need = sum(s.nbytes for s in streamed) + sum(node.to_dataset().nbytes for node in tree.subtree) + SPARE_BYTES
-    free = shutil.disk_usage(target.parent).free
-    if free < need:
-        raise OSError(FULL[0], _no_space(target, need))
     part, old = (target.with_name(f".{target.name}.{what}") for what in ("part", "old"))
     for left_over in (part, old):
         _remove(left_over)
+    todo = "make space, or save it elsewhere: the result is still in memory, and an older file is still there"
     try:
-        (_write_zarr if target.suffix == ".zarr" else _write_netcdf)(tree, streamed, names, part)
+        with told_of_space(target.parent, need, todo):
+            if shutil.disk_usage(target.parent).free < need:
+                raise OSError(FULL[0], "")
+            (_write_zarr if target.suffix == ".zarr" else _write_netcdf)(tree, streamed, names, part)
         if part.is_dir() and target.exists():
             target.rename(old)
         part.replace(target)
-    except OSError as error:
-        if error.errno in FULL:
-            raise OSError(error.errno, _no_space(target, need)) from error
-        raise
     finally:
         _remove(part)
     _remove(old)
@@ -247,13 +244,6 @@ def _patient(path: Path) -> Iterator[Any]:
                 raise
         if file.error is not None:
             raise file.error
-
-
-def _no_space(target: Path, need: int) -> str:
-    return (
-        f"no space left in {target.parent.resolve()} for {target.name}, which needs {need / 2**20:.0f} MiB. To fix it, "
-        "make space, or save it elsewhere: the result is still in memory, and an older file is still there"
-    )
 
 
 def _remove(path: Path) -> None:

@@ -13,7 +13,7 @@ import json
 import os
 import re
 import time
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -175,7 +175,8 @@ class DiskJournal(Journal):
     def close(self) -> None:
         """Close the files, so that another process may go on with the run."""
         if self._rows is not None:
-            self._rows.close()
+            with suppress(OSError):  # rows that could not be written do not count
+                self._rows.close()
         self._lock.close()
 
     def _size(self) -> int:
