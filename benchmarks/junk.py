@@ -1,6 +1,7 @@
 """Junk in every argument of every public function: what comes back is a result or a clear error, and how often.
 
-    python benchmarks/junk.py
+    python benchmarks/junk.py            # every call, with tiny runs: 15 minutes
+    python benchmarks/junk.py --build    # only what a run is made of, without a run: seconds
 
 A clear error says what must hold, what was given and what to do. Anything else that is raised is listed.
 """
@@ -8,6 +9,7 @@ A clear error says what must hold, what was given and what to do. Anything else 
 from __future__ import annotations
 
 import inspect
+import sys
 import tempfile
 import traceback
 import warnings
@@ -83,9 +85,12 @@ def sampled(**arguments):
     return sahmc.sample(given.pop("model"), given.pop("initvals"), **given)
 
 
-def calls():
-    """Yield (name, function of one argument's value) for each argument of each public function."""
-    for name in inspect.signature(sahmc.sample).parameters:
+def calls(build):
+    """Yield (name, function of one argument's value) for each argument of each public function.
+
+    With ``build`` nothing is sampled.
+    """
+    for name in () if build else inspect.signature(sahmc.sample).parameters:
         yield f"sample({name})", lambda value, name=name: sampled(**{name: value}), name
     yield "resume(checkpoint)", sahmc.resume, "checkpoint"
     makers = {
@@ -121,10 +126,14 @@ def calls():
     for what, (maker, usual, more) in makers.items():
         for name in inspect.signature(maker).parameters:
 
-            def build(value, maker=maker, usual=usual, more=more, name=name, what=what):
-                return places[what](maker(**{**usual, name: value}), more)
+            def make(value, maker=maker, usual=usual, more=more, name=name, what=what):
+                made = maker(**{**usual, name: value})
+                return made if build else places[what](made, more)
 
-            yield f"{what}({name})", build, name
+            yield f"{what}({name})", make, name
+    yield "Result.load(path)", sahmc.Result.load, "path"
+    if build:
+        return
     result = sampled(tilt="tempered", save_warmup=True)
     for method in ("expectation", "quantile", "modes", "summary", "to_datatree", "save", "log_evidence", "resample"):
         bound = getattr(result, method, None)
@@ -143,7 +152,6 @@ def calls():
                 return bound(**arguments)
 
             yield f"Result.{method}({name})", ask, name
-    yield "Result.load(path)", sahmc.Result.load, "path"
     for name in ("plot_energy", "plot_marginal", "plot_overview", "plot_pair", "plot_theta", "plot_visits"):
         plot = getattr(sahmc, name)
         for argument in list(inspect.signature(plot).parameters)[1:]:
@@ -167,7 +175,7 @@ def main():
     import matplotlib.pyplot as plt
 
     count, foreign = Counter(), []
-    for where, call, name in calls():
+    for where, call, name in calls("--build" in sys.argv):
         for said, value in JUNK.items():
             if (name, said) in HUGE:
                 continue
@@ -188,6 +196,7 @@ def main():
         plt.close("all")
         jax.clear_caches()
     print(f"\n{sum(count.values())} calls: {dict(count)}")
+    sys.exit(bool(foreign))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,9 @@
 """Bad input is refused before anything is compiled, with what must hold, what was given and what to do."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -129,3 +133,12 @@ def test_a_model_is_a_density_or_prior_and_likelihood():
     for parts in ({}, {"log_prior": jnp.sum}, {"log_density": jnp.sum, "log_prior": jnp.sum}):
         with pytest.raises(ValueError, match="log_density, or both log_likelihood and log_prior"):
             sahmc.Model(**parts)
+
+
+def test_junk_gets_a_clear_error():
+    """In all that a run is made of, without sampling from it, and without the checks of types that tests make."""
+    script = Path(__file__).parents[2] / "benchmarks" / "junk.py"
+    done = subprocess.run(
+        [sys.executable, str(script), "--build"], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0 and "'clear error'" in done.stdout, done.stdout + done.stderr
