@@ -118,7 +118,7 @@ def test_a_run_is_kept_and_resumed(tmp_path):
         again = sahmc.resume(tmp_path / "run", progressbar=False)
     for name, values in first.draws.items():
         np.testing.assert_array_equal(values, again.draws[name])
-    with pytest.raises(ValueError, match=r"must be this one; got .model"):
+    with pytest.raises(ValueError, match=r"must be this one; got .the data in the log density changed"):
         sahmc.sample(regression, model_args=(X, 2 * Y), checkpoint=tmp_path / "run", **settings)
 
 

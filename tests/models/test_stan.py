@@ -132,7 +132,7 @@ def test_a_run_is_kept_and_told_from_one_on_other_data(tmp_path):
         first = sahmc.sample(Pointer(), checkpoint=tmp_path / "run", **settings)
         again = sahmc.sample(Pointer(), checkpoint=tmp_path / "run", **settings)
     np.testing.assert_array_equal(first.draws["mu"], again.draws["mu"])
-    with pytest.raises(ValueError, match=r"the run in .* must be this one; got .energy"):
+    with pytest.raises(ValueError, match=r"the run in .* must be this one; got .the values of the log density"):
         sahmc.sample(Pointer(0.5), checkpoint=tmp_path / "run", **settings)
     with pytest.raises(ValueError, match=r"call sahmc\.sample again"):
         sahmc.resume(tmp_path / "run")

@@ -264,7 +264,7 @@ def called_back(sign):
     ("model", "kernel", "word"),
     [
         (mirrored, "hmc", "the data in the log density changed"),
-        (called_back, "random_walk", "what the log density .* changed"),
+        (called_back, "random_walk", "the values of the log density .* changed"),
     ],
 )
 def test_changed_data_that_leave_the_energy_of_the_start_are_seen(model, kernel, word, tmp_path):

@@ -28,7 +28,7 @@ HASHED = {
     "start": "where chains start",
     "program": "the steps of the log density",
     "data": "the data in the log density",
-    "values": "what the log density and its gradient are",
+    "values": "the values of the log density or its gradient",
     "keep": "the function keep",
 }
 """What is compared by checksums, in words."""
