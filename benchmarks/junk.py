@@ -9,6 +9,7 @@ A clear error says what must hold, what was given and what to do. Anything else 
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 import tempfile
 import traceback
@@ -174,6 +175,7 @@ def clear(error):
 def main():
     import matplotlib.pyplot as plt
 
+    os.chdir(tempfile.mkdtemp())  # some junk is a fine name of a folder
     count, foreign = Counter(), []
     for where, call, name in calls("--build" in sys.argv):
         for said, value in JUNK.items():

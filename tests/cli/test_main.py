@@ -89,7 +89,7 @@ def test_a_run_that_is_not_to_be_trusted_exits_with_one(tmp_path, capsys):
         (["sample", "good.py", "--init", "0,0", "--kernel", "gibbs"], "kernel"),
         (["sample", "good.py", "--init", "0,0", "--out", "run.csv"], "run.nc"),
         (["sample", "good.py", "--init", "0,0", "--out", "none/run.nc"], "folder must exist"),
-        (["sample", "good.py", "--init", "0,0", "--out", "there.nc"], "not written over"),
+        (["sample", "good.py", "--init", "0,0", "--out", "there.nc"], "written over another"),
         (["resume", "none"], "holds none"),
         (["summary", "none.nc"], "does not exist"),
         (["summary", "good.py"], "cannot be read"),

@@ -34,7 +34,7 @@ def test_saved_and_loaded(result, tmp_path, name):
     assert json.loads(json.dumps(back.settings)) == json.loads(json.dumps(result.settings))
     with pytest.raises(ValueError, match="rejuvenate needs the model"):
         back.to_datatree(rejuvenate=1)
-    with pytest.raises(ValueError, match="not written over"):
+    with pytest.raises(ValueError, match="written over another"):
         result.save(tmp_path / name)
 
 

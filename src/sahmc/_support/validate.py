@@ -50,6 +50,19 @@ def as_path(value: Any, name: str) -> Path:
     return Path(value)
 
 
+def as_new_file(value: Any, overwrite: Any) -> Path:
+    """Return the path of a file that is to be written, or raise ``ValueError`` if it cannot be.
+
+    Its folder must exist, and an existing file is left alone unless ``overwrite``.
+    """
+    path = as_path(value, "path")
+    require_flag(overwrite, "overwrite")
+    require(path.parent.is_dir(), "the folder must exist", str(path.parent), "make it, or choose another")
+    must = "nothing is written over another file"
+    require(overwrite or not path.exists(), must, f"{path}, which exists", "choose another name, or say overwrite")
+    return path
+
+
 def require_flag(value: Any, name: str) -> None:
     """Raise ``ValueError`` unless the value of the argument ``name`` is True or False."""
     require(isinstance(value, bool), f"{name} must be True or False", value, "pass one of these")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sahmc._support.validate import as_path, require, require_count
+from sahmc._support.validate import as_new_file, require, require_count
 from sahmc.landscape.barrier import EnergyBarrier
 from sahmc.plots import data
 from sahmc.plots.backend import pyplot
@@ -232,11 +232,8 @@ def plot_barrier(barrier: EnergyBarrier, ax: Axes | None = None) -> Axes:
 
 def save_figure(figure: Figure, path: str | PathLike[str], *, overwrite: bool = True) -> None:
     """Save a figure to a file, whose ending says how, and close it; an existing one is kept without ``overwrite``."""
-    out, known = as_path(path, "path"), figure.canvas.get_supported_filetypes()
+    out, known = as_new_file(path, overwrite), figure.canvas.get_supported_filetypes()
     require(out.suffix[1:] in known, f"a picture ends in one of {', '.join(sorted(known))}", str(out), "rename it")
-    require(out.parent.is_dir(), "the folder must exist", str(out.parent), "make it, or choose another")
-    must = "a picture is not written over another file"
-    require(overwrite or not out.exists(), must, f"{out}, which exists", "choose another name, or say overwrite")
     figure.savefig(out, dpi=130)
     pyplot().close(figure)
 

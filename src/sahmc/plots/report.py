@@ -10,7 +10,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from sahmc._support.tables import Table
-from sahmc._support.validate import as_path, require
+from sahmc._support.validate import as_new_file, require
 from sahmc.plots.backend import pyplot
 from sahmc.plots.figures import plot_overview, plot_pair
 from sahmc.results.records import Finding
@@ -42,11 +42,8 @@ def write_report(result: Result, path: str | PathLike[str], *, overwrite: bool =
 
     An existing page is left alone unless ``overwrite``, and what is no page always is.
     """
-    out = as_path(path, "path")
+    out = as_new_file(path, overwrite)
     require(out.suffix in (".html", ".htm"), "a page is a file like run.html", str(out), "change the ending")
-    require(out.parent.is_dir(), "the folder must exist", str(out.parent), "make it, or choose another")
-    must = "a page is not written over another file"
-    require(overwrite or not out.exists(), must, f"{out}, which exists", "choose another name, or say overwrite")
     out.write_text(page(result), encoding="utf-8")
 
 

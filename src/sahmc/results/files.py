@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from sahmc._support.frozen import thawed
-from sahmc._support.validate import as_path, require, require_flag, require_library
+from sahmc._support.validate import as_new_file, as_path, require, require_library
 from sahmc.models.model import Labels
 from sahmc.models.positions import named
 from sahmc.results.datatree import to_datatree, tree_variables
@@ -40,15 +40,7 @@ def check_target(path: str | PathLike[str], overwrite: bool) -> Path:
 
     An existing file is refused unless ``overwrite``.
     """
-    target = as_path(path, "path")
-    require_flag(overwrite, "overwrite")
-    require(
-        overwrite or not target.exists(),
-        "a result is not written over another file",
-        f"{target}, which exists",
-        "choose another name, or say overwrite",
-    )
-    require(target.parent.is_dir(), "the folder must exist", str(target.parent), "make it, or choose another")
+    target = as_new_file(path, overwrite)
     must = "a result is stored as NetCDF, in a file like run.nc, or as Zarr, in run.zarr"
     require(target.suffix in (".nc", ".zarr"), must, str(target), "change the ending")
     require_library("zarr" if target.suffix == ".zarr" else "h5netcdf", "io")

@@ -86,13 +86,15 @@ def open_checkpoint(
     """
     path = Path(checkpoint)
     recorded(path)  # what is not ours is refused before anything is written
-    path.mkdir(parents=True, exist_ok=True)
-    lock = FolderLock(path)
+    todo = "make space, or choose another folder"
+    with told_of_space(path, SPARE_BYTES, todo):
+        path.mkdir(parents=True, exist_ok=True)
+        lock = FolderLock(path)
     try:
         known = recorded(path)  # once more: another process may have been first
         if known is None:
             lock.require_writable()
-            with told_of_space(path, SPARE_BYTES, "make space, or choose another folder"):
+            with told_of_space(path, SPARE_BYTES, todo):
                 _begin(path, identity, seed, arguments)
         else:
             other = different(known["identity"], identity)

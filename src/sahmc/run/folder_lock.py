@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import BinaryIO
 
-from sahmc._support.sealed_files import PART
+from sahmc._support.sealed_files import FULL, PART
 from sahmc._support.validate import require
 
 LOCK = "lock"
@@ -20,7 +20,9 @@ class FolderLock:
         self._file: BinaryIO | None = None
         try:
             self._file = (folder / LOCK).open("ab")
-        except OSError:  # a read-only medium, or someone else's run
+        except OSError as error:  # a read-only medium, or someone else's run
+            if error.errno in FULL:
+                raise
             self.writable = False
             return
         require(
