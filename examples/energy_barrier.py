@@ -127,7 +127,7 @@ def main(argv=None):
     for name, (a, b) in sets.items():
         target = mixture(a, b)
         results = {
-            tilt: sahmc.sample(target.log_density, jnp.zeros(2), random_seed=args.seed, **settings)
+            tilt: sahmc.sample(target.log_density, jnp.zeros(2), random_seed=args.seed, reference=False, **settings)
             for tilt, settings in runs.items()
         }
         for x1, x2 in [(a, b), (0, a), (0, b)][pairs]:

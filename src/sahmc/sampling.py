@@ -24,6 +24,7 @@ from sahmc.models.convert import as_model
 from sahmc.models.energy import trace_keep
 from sahmc.models.model import Labels
 from sahmc.models.positions import Unpacker
+from sahmc.results.evidence import bridge_to_reference
 from sahmc.results.findings.examine import NOT_EXAMINED, examine
 from sahmc.results.records import DrawRecord, Finding, RunRecord, ThetaRecord, ThetaTrace
 from sahmc.results.result import Result
@@ -41,6 +42,7 @@ from sahmc.tilt.gain import Gain
 from sahmc.tilt.importance import log_normalise
 from sahmc.tilt.partition import EnergyPartition, TemperatureLadder
 from sahmc.tilt.tilts import TemperedTilt, Tilt
+from sahmc.warmup.reference import Stay
 from sahmc.warmup.tempered import WarmupContext
 from sahmc.warmup.warmup import WarmedUp, warm_up
 
@@ -68,6 +70,7 @@ def sample(
     adapt: Literal["tune", "always"] = "tune",
     thin: int = 1,
     jumps: bool = True,
+    reference: bool = True,
     keep: PositionFn | None = None,
     save_warmup: bool = False,
     checkpoint: str | Path | None = None,
@@ -131,6 +134,10 @@ def sample(
     jumps
         Whether chains also jump between the modes that the warm-up has found, a bool. The draws are right either way;
         without jumps, chains pass between modes only by way of the top of the ladder. Default True.
+    reference
+        Whether the ladder of a log density without a prior of its own ends in a normalised density that the warm-up
+        fits to the modes it finds, a bool: hot levels are then proper, and ``log_evidence`` is known. Without it, or
+        where the partition is given, the ladder ends in heat. The draws are right either way. Default True.
     keep
         A function that returns what is kept of each draw in its place, written with ``jax.numpy``: of a position, or of
         the variables of a model that names them. If None, the default, all of it is kept.
@@ -167,6 +174,7 @@ def sample(
         "adapt": adapt,
         "thin": thin,
         "jumps": jumps,
+        "reference": reference,
     }
     given = {
         "model": model,
@@ -276,6 +284,7 @@ def _settings(plan: Plan, warm: WarmedUp, seed: Any, interrupted: bool, seconds:
         "prior": plan.has_prior,
         **{name: getattr(plan, name) for name in names},
         "jumps": plan.jumps,
+        "reference": warm.record.reference is not None,
         "gain": [float(gain.t0), float(gain.power)],
         "interrupted": interrupted,
         "sampling_time": seconds,
@@ -319,6 +328,8 @@ def _result(
         labels=labels if whole else Labels(),
         warmup_draws=None if warm.draws is None else _draw_record(warm.draws, unpack, normalise=False),
     )
+    if warm.beside is not None and whole and settings["adapt"] == "tune":
+        record = dataclasses.replace(record, bridge=_bridge(record, warm.beside, positions))
     if int(live.modes.num) and whole and not presses.pressed:
         modes, looked = live.find_modes(record.draws)
         record = dataclasses.replace(record, modes=modes, num_gradients=record.num_gradients + looked)
@@ -329,6 +340,16 @@ def _result(
         lines = "\n".join(f"  - {finding}" for finding in findings)
         warnings.warn(f"sahmc found problems with this run (Result.findings):\n{lines}", stacklevel=3)
     return Result(dataclasses.replace(record, findings=findings), live)
+
+
+def _bridge(record: RunRecord, beside: Stay, positions: np.ndarray) -> tuple[float, float]:
+    """Return the log of the integral of the density and its error, by a bridge to the reference ``beside`` the ladder.
+
+    ``positions`` are the draws as vectors, (chain, draw, dim).
+    """
+    low = -np.asarray(record.draws.log_density, float) - beside.reference.energies(positions)
+    found = bridge_to_reference(low, record.weight, beside.high)
+    return float(found.mean), float(found.mcse)
 
 
 def _draw_record(draws: Draw, unpack: Unpacker | None, normalise: bool) -> DrawRecord:

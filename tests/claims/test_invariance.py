@@ -7,13 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sahmc import HMC, LinearTilt, NoTilt, RandomWalk, TiltedTarget
+from sahmc import HMC, LinearTilt, Model, NoTilt, RandomWalk, TemperedTilt, TiltedTarget
 from sahmc.kernels import jump
 from sahmc.kernels.base import Kernel
 from sahmc.kernels.jump import Jump
 from sahmc.landscape.modes import fit_modes
+from sahmc.landscape.reference import around_modes, refer
+from sahmc.models.energy import trace_energy
 from sahmc.testing import check_invariance, grid_sampler
-from sahmc.testing.cases import CASES, EDGES, HIGH, LOW, frozen_target
+from sahmc.testing.cases import CASES, EDGES, HIGH, LOW, TO_THE_PRIOR, frozen_target, log_posterior
 from sahmc.testing.kernel import FOUR_SIGMA
 
 KERNELS = {"hmc": HMC(0.5, 5, metric="unit", jitter=0.0), "random walk": RandomWalk(1.0)}
@@ -73,6 +75,22 @@ def test_jumps_are_exact_whatever_the_picture(label, monkeypatch):
     if label != "none":
         untilted = TiltedTarget(target.energy_fn, NoTilt(), jnp.zeros(1), jnp.ones(1))
         assert p_value(Broken(Jump(kernel, modes), lambda t: untilted), target, draw) < FOUR_SIGMA
+
+
+def test_draws_of_the_reference_are_exact_however_bad_it_is(monkeypatch):
+    """q knows three modes where there are two, and the ladder ends in it; draws of another q are caught."""
+    monkeypatch.setattr(jump, "JUMP_SHARE", 0.8)
+    modes = rough_picture()
+    reference = around_modes(modes, np.zeros(3))
+    whole = trace_energy(Model(log_density=log_posterior), lambda flat: flat, jnp.zeros(2), True)
+    tilt = TemperedTilt(TO_THE_PRIOR)
+    theta = jnp.array([0.3, -0.5, 0.4, -0.2])
+    target = TiltedTarget(refer(whole, reference, jnp.zeros(2)), tilt, theta, tilt.step_scale)
+    draw = grid_sampler(target, LOW, HIGH)
+    kernel = KERNELS["hmc"]
+    assert p_value(Jump(kernel, modes, reference), target, draw) > FOUR_SIGMA
+    other = dataclasses.replace(reference, mean=reference.mean + 1.0)
+    assert p_value(Jump(kernel, modes, other), target, draw) < FOUR_SIGMA
 
 
 def test_a_linear_tilt_decided_on_the_clipped_energy_is_caught():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sahmc.landscape.gaussians import sort_and_fit
-from sahmc.landscape.modes import ENOUGH_DRAWS, MOST_MODES, fit_modes
+from sahmc.landscape.modes import ENOUGH_DRAWS, SIZES, fit_modes
 
 
 def covariance(modes, k):
@@ -17,11 +17,11 @@ def covariance(modes, k):
     zero = jnp.zeros(dim)
     plain = dataclasses.replace(
         modes,
-        mean=modes.mean.at[MOST_MODES - 1].set(zero),
-        sd=modes.sd.at[MOST_MODES - 1].set(1.0),
-        axes=modes.axes.at[MOST_MODES - 1].set(0.0),
+        mean=modes.mean.at[SIZES[0] - 1].set(zero),
+        sd=modes.sd.at[SIZES[0] - 1].set(1.0),
+        axes=modes.axes.at[SIZES[0] - 1].set(0.0),
     )
-    colour = jax.jacobian(lambda x: plain.carry(x, MOST_MODES - 1, k))(zero) @ modes.common
+    colour = jax.jacobian(lambda x: plain.carry(x, SIZES[0] - 1, k))(zero) @ modes.common
     return np.asarray(colour @ colour.T)
 
 

@@ -14,7 +14,15 @@ def result():
 
     start = {"x": jnp.zeros(2), "y": jnp.zeros((2, 2))}
     return sahmc.sample(
-        log_density, start, draws=400, tune=500, chains=8, random_seed=0, progressbar=False, save_warmup=True
+        log_density,
+        start,
+        draws=400,
+        tune=500,
+        chains=8,
+        random_seed=0,
+        progressbar=False,
+        save_warmup=True,
+        reference=False,
     )
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import sahmc
-from sahmc.results.evidence import bridge_levels
+from sahmc.results.evidence import bridge_levels, bridge_to_reference
 from sahmc.testing import EVIDENCE
 
 
@@ -33,6 +33,25 @@ def test_bridges_of_exact_draws():
         found = bridge_levels(LEVELS, region, energy)
         off.append((found.mean - truth) / found.mcse)
     assert abs(np.mean(off)) < 4 / np.sqrt(20)
+    assert 0.4 < np.mean(np.square(off)) < 2.3  # 4 sigma of a chi-square of 20
+
+
+def test_a_bridge_to_a_reference_of_exact_draws():
+    """A normal density of known integral and a shifted, wider q; E of the wrong sign is caught."""
+    truth = 0.5 * np.log(2 * np.pi) - 3.0
+
+    def energy(x):
+        return 0.5 * x**2 + 3.0 - 0.5 * ((x - 0.5) / 1.5) ** 2 - np.log(1.5 * np.sqrt(2 * np.pi))
+
+    off, wrong = [], []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        low, high = energy(rng.normal(size=(8, 250))), energy(0.5 + 1.5 * rng.normal(size=512))
+        weight = np.full(low.shape, 1 / low.size)
+        found = bridge_to_reference(low, weight, high)
+        off.append((found.mean - truth) / found.mcse)
+        wrong.append((bridge_to_reference(-low, weight, -high).mean - truth) / found.mcse)
+    assert abs(np.mean(off)) < 4 / np.sqrt(20) and abs(np.mean(wrong)) > 4 / np.sqrt(20)
     assert 0.4 < np.mean(np.square(off)) < 2.3  # 4 sigma of a chi-square of 20
 
 

@@ -16,15 +16,23 @@ class Spread(NamedTuple):
     rows: np.ndarray
     """The draws less the mean of their chain, (draw, dim)."""
     freedom: int
-    """The degrees of freedom of ``rows``; with none every estimate is that of unit variances."""
+    """The degrees of freedom of ``rows``; with none every estimate is that of ``believed``, or of unit variances."""
+    believed: np.ndarray | None = None
+    """The variances that are believed without any draws, (dim,); None for a typical one of those that were seen."""
+    grads: np.ndarray | None = None
+    """The gradients of the energy at some draws, (draw, dim), for draws that have not yet come far; None if they have.
+
+    A coordinate of scale s whose chains have moved by a little, m, has the variance m^2, and its gradients m^2 / s^4:
+    the scale shows in the ratio long before a chain has crossed it."""
 
     @classmethod
-    def of(cls, draws: np.ndarray) -> Spread:
+    def of(cls, draws: np.ndarray, believed: np.ndarray | None = None, grads: np.ndarray | None = None) -> Spread:
         """Return the spread of draws (draw, chain, dim)."""
         num, chains, dim = draws.shape
         if num < 2:
-            return cls.unknown(dim)
-        return cls((draws - draws.mean(axis=0)).reshape(-1, dim).astype(float), (num - 1) * chains)
+            return cls(np.empty((0, dim)), 0, believed)
+        rows = (draws - draws.mean(axis=0)).reshape(-1, dim).astype(float)
+        return cls(rows, (num - 1) * chains, believed, grads)
 
     @classmethod
     def unknown(cls, dim: int) -> Spread:
@@ -32,10 +40,10 @@ class Spread(NamedTuple):
         return cls(np.empty((0, dim)), 0)
 
     def variance(self) -> np.ndarray:
-        """Return the variance of each coordinate, shrunk a little towards a typical one."""
-        raw, typical = self._variance()
+        """Return the variance of each coordinate, drawn a little, on a log scale, towards what is believed of it."""
+        raw, believed = self._variance()
         share = self.freedom / (self.freedom + 5.0)
-        return share * raw + (1 - share) * typical
+        return raw**share * believed ** (1 - share)
 
     def covariance(self) -> np.ndarray:
         """Return the covariance of the coordinates, shrunk a little towards its diagonal."""
@@ -65,9 +73,14 @@ class Spread(NamedTuple):
         values[: len(order)] = found[order]
         return vectors, values, rest
 
-    def _variance(self) -> tuple[np.ndarray, float]:
-        """Return the variance of each coordinate, and a typical one, which coordinates that did not move are given."""
+    def _variance(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the variance of each coordinate, and that which is believed, for coordinates that did not move."""
         variance = (self.rows**2).sum(axis=0) / max(1, self.freedom)
+        if self.grads is not None and len(self.grads) > 1:
+            steep = self.grads.var(axis=0)
+            usable = np.isfinite(steep) & (steep > 0)
+            variance = np.where(usable, np.sqrt(variance / np.where(usable, steep, 1.0)), variance)
         moved = np.isfinite(variance) & (variance > 0)
         typical = float(np.exp(np.log(variance[moved]).mean())) if moved.any() else 1.0
-        return np.where(moved, variance, typical), typical
+        believed = np.full(len(variance), typical) if self.believed is None else self.believed
+        return np.where(moved, variance, believed), believed

@@ -8,11 +8,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Key
 
-from sahmc._support.pytree import strategy
+from sahmc._support.pytree import strategy, updated
 from sahmc.hamiltonian.spread import Spread
 from sahmc.kernels.base import Kernel, TransitionInfo, draw_noise
 from sahmc.kernels.decision import decide
 from sahmc.landscape.modes import Modes
+from sahmc.landscape.reference import Reference
 from sahmc.tilt.target import ChainState, TiltedTarget
 from sahmc.tilt.tilts import Energy, Level
 
@@ -28,12 +29,19 @@ class Jump(Kernel):
     L L' are the mean and covariance of a mode. It is accepted with the ratio of the tilted densities times
     |L'| / |L| times that of the chances of drawing k and k', and rejected if x' does not belong to k', so that
     every jump can be undone. That is exact whatever the picture of the modes: a bad picture only costs acceptance.
+
+    Where the ladder ends in a ``reference`` q, half of these moves, or all if only one mode is known, propose a draw
+    from q itself. The ratio of the tilted densities is then divided by that of q.
     """
 
     kernel: Kernel
     modes: Modes
+    reference: Reference | None = None
+    """The reference, the base measure of the target; None if there is none."""
     now: bool | Bool[Array, ""] = False
     """Whether the next move is a jump."""
+    fresh: bool | Bool[Array, ""] = False
+    """Whether it proposes a draw from the reference."""
     name: ClassVar[str] = "jump"
     uses_gradient: ClassVar[bool] = True
 
@@ -58,13 +66,17 @@ class Jump(Kernel):
 
     def tuned(self, step_size: Any, spread: Spread) -> Jump:
         """Return this kernel with everything that ``kernel`` left open filled in."""
-        return Jump(self.kernel.tuned(step_size, spread), self.modes)
+        return Jump(self.kernel.tuned(step_size, spread), self.modes, self.reference)
 
     def refresh(self, rng_key: Key[Array, ""]) -> Jump:
         """Draw whether all chains try to jump in this move, or none; and what ``kernel`` shares."""
         key_now, key_kernel = jax.random.split(rng_key)
-        now = (jax.random.uniform(key_now) < JUMP_SHARE) & (self.modes.num > 1)
-        return Jump(self.kernel.refresh(key_kernel), self.modes, now)
+        uniform, many = jax.random.uniform(key_now), self.modes.num > 1
+        if self.reference is None:
+            return updated(self, kernel=self.kernel.refresh(key_kernel), now=(uniform < JUMP_SHARE) & many)
+        now = uniform < jnp.where(many, JUMP_SHARE, 0.5 * JUMP_SHARE)
+        fresh = uniform < 0.5 * JUMP_SHARE
+        return updated(self, kernel=self.kernel.refresh(key_kernel), now=now, fresh=fresh)
 
     def step(
         self, rng_key: Key[Array, ""], state: ChainState, target: TiltedTarget
@@ -76,14 +88,22 @@ class Jump(Kernel):
         self, rng_key: Key[Array, ""], state: ChainState, target: TiltedTarget
     ) -> tuple[ChainState, TransitionInfo]:
         modes = self.modes
-        _, (u_mode, u_accept, u_level) = draw_noise(rng_key, state.position, 3)
+        noise, (u_mode, u_accept, u_level) = draw_noise(rng_key, state.position, 3)
         here = modes.nearest(state.position)
         there, log_chance, log_chance_back = self._draw_mode(u_mode, here)
-        proposal = target.evaluate(modes.carry(state.position, here, there))
+        position = modes.carry(state.position, here, there)
+        if self.reference is not None:
+            position = jnp.where(self.fresh, self.reference.draw(u_mode, noise), position)
+        proposal = target.evaluate(position)
 
         log_ratio = target.tilted_energy(state) - target.tilted_energy(proposal)
         log_ratio += modes.log_det[there] - modes.log_det[here] + log_chance_back - log_chance
         back = modes.nearest(proposal.position) == there
+        if state.base is not None and proposal.base is not None and self.reference is not None:
+            # the base measure is q, so that only the tilt of E is left of the ratio
+            without = target.tilted_energy(state) - target.tilted_energy(proposal)
+            without += proposal.base.energy - state.base.energy
+            log_ratio, back = jnp.where(self.fresh, without, log_ratio), back | self.fresh
         log_ratio = jnp.where(back & ~jnp.isnan(log_ratio), log_ratio, -jnp.inf)
         state, accepted = decide(u_accept, log_ratio, state, proposal)
         nothing = jnp.asarray(jnp.nan, state.position.dtype)

@@ -20,7 +20,7 @@ from sahmc.models.convert import as_model
 from sahmc.models.energy import trace_energy
 from sahmc.models.model import Model
 from sahmc.models.positions import flatten, structure
-from sahmc.tilt.tilts import NoTilt, Tilt
+from sahmc.tilt.tilts import NoTilt, TemperedTilt, Tilt
 
 SLACK = 1e-3
 """The nats that a descent from the highest point may still gain, by the slope there, for it to count as a saddle."""
@@ -116,6 +116,7 @@ def energy_barrier(
     for name, value, least in (("paths", paths, 1), ("images", images, 3), ("steps", steps, 1)):
         require_count(value, name, least)
     _check_tilt(tilt, theta)
+    _check_base(log_density, tilt)
     ends, unravel = _ends(x1, x2)
     energy_fn = trace_energy(as_model(log_density), unravel, ends[0], gradient=True)
     at_ends = np.asarray(energies(energy_fn, ends)[0])
@@ -203,6 +204,17 @@ def _ends(x1: Any, x2: Any) -> tuple[Ends, Unravel]:
     shapes = [structure(x) for x in (x1, x2)]
     require(shapes[0] == shapes[1], "x1 and x2 must have the same structure and shapes", shapes, "build both alike")
     return jnp.stack([flat1, flat2.astype(flat1.dtype)]), unravel
+
+
+def _check_base(log_density: Model | PositionFn, tilt: Tilt | None) -> None:
+    """Raise ``ValueError`` if the tilt is that of a ladder up to beta = 0, but the model has no prior to end it."""
+    ends = isinstance(tilt, TemperedTilt) and float(tilt.partition.betas[-1]) == 0.0
+    require(
+        not ends or as_model(log_density).has_prior,
+        "a ladder that ends at beta = 0 acts on a likelihood, beside a prior",
+        "a log density alone",
+        "pass the tilt and theta of a run with reference=False, whose ladder ends in heat",
+    )
 
 
 def _check_tilt(tilt: Tilt | None, theta: Any) -> None:

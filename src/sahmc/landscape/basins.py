@@ -8,7 +8,9 @@ import jax
 import numpy as np
 
 from sahmc._support.traced import TracedFunction
+from sahmc.landscape.curvature import ENERGIES_AT_ONCE, LAPLACE_DIM, laplace_covariance
 from sahmc.landscape.descent import energies, roll_down, start_descent
+from sahmc.landscape.quench import quench
 
 BARRIER_NATS = 2.0
 """The nats that the straight line between two minima must climb above the higher one, or they are one mode."""
@@ -18,14 +20,15 @@ REST_NATS, FURTHER = 0.1, 4
 """The nats that it loses at most in a whole descent, and how often points roll on that are near no anchor."""
 ROLL_STEPS = 25
 """The steps of descent after which it is decided whether to go on."""
-DESCENTS_AT_ONCE, ENERGIES_AT_ONCE = 96, 256
-"""The numbers of points that roll down, and whose energies are computed, at once, so that each is compiled once."""
+SOUNDINGS, SOUND_NATS = 8, 10.0
+"""The number of points around a minimum, half a width away, and the nats, with one more for each dimension, that they
+may be above it, if it is no mere pit."""
+DESCENTS_AT_ONCE = 96
+"""The number of points that go downhill at once, so that this is compiled once."""
 NEAREST = 4
 """The number of nearest anchors to which straight lines are looked at."""
 SAME_PLACE, SAME_NATS = 0.02, 0.1
 """The distance, in units of the scale of each coordinate, and the nats within which two points are the same."""
-CURVE_STEP = 0.03
-"""The distance, in the same units, over which the curvature at a minimum is measured."""
 GOLDEN = (5**0.5 - 1) / 2
 """The golden ratio, whose multiples, less whole numbers, fill a line without ever falling in step with a lattice."""
 FIRST_LOOK = GOLDEN * np.arange(1, 8) % 1
@@ -57,6 +60,8 @@ class BasinMap:
         """The highest energy on the way from each anchor to the lowest of its basin."""
         self.basin = np.zeros(0, int)
         """A number for each anchor, the same for anchors of the same basin."""
+        self._laplace: dict[int, np.ndarray] = {}
+        self._sound: dict[int, bool] = {}
 
     def number(self) -> np.ndarray:
         """Return the number of the basin of each anchor, the deepest basin being number 0."""
@@ -107,25 +112,58 @@ class BasinMap:
         flat = np.concatenate(found) if found else np.zeros(0)
         return np.where(np.isnan(flat), np.inf, flat)
 
-    def log_width(self, point: np.ndarray) -> float:
-        """Return the log of the square root of the determinant of the inverse curvature at a minimum.
+    def settle(self, points: np.ndarray, most: int) -> np.ndarray:
+        """Let points (point, dim) go to the bottom of some basin, and return the anchor that each one ends at.
 
-        Along axes where the basin is wider than ``scale``, or not curved at all, the width is ``scale``.
+        They take at most ``most`` steps of ``quench``, which may lead from one basin into another. -1 marks points that
+        are not at rest then.
         """
-        dim = len(point)
-        unit = np.concatenate([np.eye(dim), -np.eye(dim)]) * CURVE_STEP
-        found = []
-        for i in range(0, 2 * dim, ENERGIES_AT_ONCE):
-            block = point + self.scale * unit[i : i + ENERGIES_AT_ONCE]
-            grad = energies(self.energy_fn, self._padded(block, ENERGIES_AT_ONCE))[1]
-            found.append(np.asarray(grad, float)[: len(block)] * self.scale)
-        self.spent += 2 * dim
-        grad = np.concatenate(found)
-        curve = (grad[:dim] - grad[dim:]) / (2 * CURVE_STEP)
-        if not np.isfinite(curve).all():
-            return float(np.log(self.scale).sum())
-        value = np.linalg.eigvalsh((curve + curve.T) / 2)
-        return float(np.log(self.scale).sum() - 0.5 * np.log(np.maximum(value, 1.0)).sum())
+        label = np.full(len(points), -1)
+        for i in range(0, len(points), DESCENTS_AT_ONCE):
+            block = points[i : i + DESCENTS_AT_ONCE]
+            padded, unit = self._padded(block, DESCENTS_AT_ONCE), self.scale.astype(self.dtype)
+            end, energy, at_rest, steps = (np.asarray(part) for part in quench(self.energy_fn, padded, unit, most))
+            self.spent += len(block) * int(steps)
+            kept = np.flatnonzero((at_rest & np.isfinite(energy))[: len(block)])
+            label[i + kept] = self._place(end[kept].astype(float), energy[kept].astype(float), np.full(len(kept), True))
+        return label
+
+    def laplace(self, anchor: int) -> np.ndarray | None:
+        """Return the covariance of Laplace's Gaussian at an anchor, in units of ``scale``, (dim, dim).
+
+        In many dimensions, or without gradients, there is none.
+        """
+        if len(self.scale) > LAPLACE_DIM or not self.has_gradient:
+            return None
+        if anchor not in self._laplace:
+            point = self.anchor[anchor].astype(self.dtype)
+            self._laplace[anchor] = laplace_covariance(self.energy_fn, point, self.scale)
+            self.spent += 2 * len(self.scale)
+        return self._laplace[anchor]
+
+    def is_sound(self, anchor: int) -> bool:
+        """Tell whether Laplace's Gaussian at an anchor describes its surroundings in the least.
+
+        It does not where rounding has dug a pit into the density, far out where nobody would look.
+        """
+        found = self.laplace(anchor)
+        if found is None:
+            return True
+        if anchor not in self._sound:
+            noise = np.random.default_rng(anchor).normal(size=(SOUNDINGS, len(self.scale)))
+            around = self.anchor[anchor] + 0.5 * self.scale * (noise @ np.linalg.cholesky(found).T)
+            rise = self.energies(around.astype(self.dtype)) - self.energy[anchor]
+            self._sound[anchor] = bool(np.median(rise) < SOUND_NATS + len(self.scale))
+        return self._sound[anchor]
+
+    def log_width(self, anchor: int, widest: float = np.inf) -> float:
+        """Return the log of the square root of the determinant of the inverse curvature at an anchor.
+
+        Axes along which the basin is wider than ``widest``, in units of ``scale``, count as that wide.
+        """
+        found = self.laplace(anchor)
+        value = np.ones(1) if found is None else np.minimum(np.linalg.eigvalsh(found), widest**2)
+        return float(np.log(self.scale).sum() + 0.5 * np.log(value).sum())
 
     def _roll(self, points: np.ndarray, scale: np.ndarray, steps: int) -> tuple[np.ndarray, ...]:
         """Return where at most DESCENTS_AT_ONCE points roll down to, the energy there, and how far they fell.

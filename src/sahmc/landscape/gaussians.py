@@ -105,21 +105,31 @@ def diagonal_scores(draws: np.ndarray, mean: np.ndarray, variance: np.ndarray) -
 
 
 def sort_and_fit(
-    draws: np.ndarray, minima: np.ndarray, scale: np.ndarray, choose: Callable[[np.ndarray], np.ndarray] | None = None
+    draws: np.ndarray,
+    minima: np.ndarray,
+    scale: np.ndarray,
+    choose: Callable[[np.ndarray], np.ndarray] | None = None,
+    laplace: np.ndarray | None = None,
 ) -> tuple[np.ndarray, Gaussians]:
     """Return the mode of each of ``draws`` (draw, dim), and Gaussians fitted to these.
 
     The first mode of a draw is that whose minimum, of ``minima`` (mode, dim), is nearest in units of ``scale``, the
-    spread of each coordinate. Gaussians are fitted and draws sorted by them in turn. ``choose`` takes the mode of each
-    draw and returns which draws to fit to; all if None.
+    spread of each coordinate; or the likeliest by the covariances of ``laplace`` (mode, dim, dim), if they are given.
+    Gaussians are fitted and draws sorted by them in turn. ``choose`` takes the mode of each draw and returns which
+    draws to fit to; all if None.
     """
     draws = draws.astype(float)
     label = np.zeros(len(draws), int)
-    if len(minima) > 1:
+    if len(minima) > 1 and laplace is not None:
+        label = likeliest(gaussians_of(np.zeros(len(minima)), minima.astype(float), laplace), draws).label
+    elif len(minima) > 1:
         label = np.argmin(diagonal_scores(draws, minima.astype(float), np.tile(scale**2, (len(minima), 1))), axis=1)
     for left in reversed(range(SORTINGS)):
         kept = np.full(len(draws), len(minima) > 0) if choose is None else choose(label) & (len(minima) > 0)
-        found = fit_gaussians(draws[kept], label[kept], minima, scale)
+        if laplace is None or not len(minima):
+            found = fit_gaussians(draws[kept], label[kept], minima, scale)
+        else:
+            found = fit_around(draws[kept], label[kept], minima, laplace)
         if not left or len(minima) < 2:
             break
         before, label = label, likeliest(found, draws).label
@@ -156,6 +166,47 @@ def fit_gaussians(draws: np.ndarray, label: np.ndarray, minima: np.ndarray, scal
         mean[k] -= min(1.0, dim / fresh[k] / max(float(off @ off), 1e-300)) * (mean[k] - minima[k])
     lengths = np.log(np.diag(common)).sum() if common.ndim == 2 else 0.0
     log_det = np.log(sd).sum(axis=1) + lengths + np.log(stretch).sum(axis=1)
+    return Gaussians(count, mean, sd, common, inverse, axes, stretch, log_det)
+
+
+def fit_around(draws: np.ndarray, label: np.ndarray, minima: np.ndarray, laplace: np.ndarray) -> Gaussians:
+    """Fit a Gaussian to the draws of each mode, drawn towards that of Laplace as far as noise explains the difference.
+
+    ``label`` is the mode of each of ``draws`` (draw, dim), and ``laplace`` are covariances (mode, dim, dim) at the
+    ``minima`` (mode, dim).
+    """
+    num, dim = minima.shape
+    mean, covariance = minima.astype(float), np.array(laplace, float)
+    count = np.bincount(label, minlength=num).astype(float)
+    for k in np.flatnonzero(count > 1):
+        lower = np.linalg.cholesky(covariance[k])
+        z = np.linalg.solve(lower, (draws[label == k] - mean[k]).T).T
+        share = _fresh_share(z - z.mean(axis=0), np.zeros(len(z), int))
+        fresh = max(share * len(z), 1e-9)
+        off = z.mean(axis=0)
+        off *= 1 - min(1.0, dim / fresh / max(float(off @ off), 1e-300))
+        width, axes = _own_axes(z - off, fresh)
+        stretch = np.eye(dim) + axes * (width**2 - 1) @ axes.T
+        mean[k] += lower @ off
+        covariance[k] = lower @ stretch @ lower.T
+    return gaussians_of(count, mean, covariance)
+
+
+def gaussians_of(count: np.ndarray, mean: np.ndarray, covariance: np.ndarray) -> Gaussians:
+    """Return Gaussians of given means (mode, dim) and covariances (mode, dim, dim).
+
+    In more than MOST_AXES dimensions only the axes count along which a mode differs most from the others.
+    """
+    sd = np.sqrt(np.einsum("kii->ki", covariance))
+    correlation = covariance / sd[:, :, None] / sd[:, None]
+    common = np.linalg.cholesky(np.average(correlation, axis=0, weights=count + 1.0))
+    inverse = np.linalg.inv(common)
+    value, vector = np.linalg.eigh(inverse @ correlation @ inverse.T)
+    value = np.maximum(value, 1e-6)
+    kept = np.argsort(-np.abs(np.log(value)), axis=1, kind="stable")[:, : min(mean.shape[1], MOST_AXES)]
+    stretch = np.sqrt(np.take_along_axis(value, kept, axis=1))
+    axes = np.take_along_axis(vector, kept[:, None], axis=2)
+    log_det = np.log(sd).sum(axis=1) + np.log(np.diag(common)).sum() + np.log(stretch).sum(axis=1)
     return Gaussians(count, mean, sd, common, inverse, axes, stretch, log_det)
 
 

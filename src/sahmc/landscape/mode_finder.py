@@ -3,27 +3,52 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from sahmc._support.traced import TracedFunction
 from sahmc.landscape.basins import BARRIER_NATS, DESCENTS_AT_ONCE, BasinMap
+from sahmc.landscape.discovery import NEGLIGIBLE_NATS, Discovery, masses
 from sahmc.landscape.gaussians import sort_and_fit
-from sahmc.landscape.modes import MOST_MODES, Modes, fit_modes
+from sahmc.landscape.modes import MOST_MODES, Modes, carry_to_others, fit_modes, laplace_modes
 from sahmc.landscape.sorting import SORT_BYTES, assign_draws, far_away, sort_draws
 from sahmc.results.records import ModeAssignment
 from sahmc.tilt.importance import log_normalise, systematic_resample
 
 DESCENTS, CHOSEN_DESCENTS, DESCENT_STEPS = DESCENTS_AT_ONCE, 32, 100
 """The number of points that roll down first; how many of them are chosen, at most; and the most steps they take."""
+FEWEST_OTHERS = 16
+"""The number of draws at random that roll down at least."""
 SEARCHES = 16
 """The most rounds of descents in the search through the draws of a run."""
 HIGH_DESCENTS = 3
 """The further descents from a mode whose mean is no part of it."""
 SAMPLE = 6000
 """The number of draws, or fifty for each dimension if that is more, to which the search fits Gaussians."""
+TRIED_JUMPS = 256
+"""The number of jumps by which it is decided how modes are described."""
 REMEMBERED_DRAWS = 20_000
 """The largest number of draws remembered of each stage."""
+
+
+class Found(NamedTuple):
+    """The outcome of a search for modes."""
+
+    modes: Modes
+    """The modes, each described by a Gaussian fitted to its draws."""
+    by_curvature: Modes
+    """The same modes, described by the curvature at their minima alone, where it was measured."""
+    jumps: Modes
+    """The same modes, described as jumps between them are accepted most."""
+    minima: np.ndarray
+    """The lowest points of all modes whose mass counts, (mode, dim), those of largest mass first."""
+    covered: float
+    """The share of their mass, by Laplace's approximation, in modes that draws belong to."""
+    complete: bool
+    """Whether a search far from all modes, if there was one, ended because nothing new turned up."""
+    spent: int
+    """The gradients spent."""
 
 
 @dataclass(frozen=True)
@@ -51,14 +76,44 @@ class ModeFinder:
         stage = np.append(self.stage, np.full(len(kept), self.stage.max(initial=-1) + 1))
         return replace(self, draws=np.concatenate([self.draws, kept]), stage=stage)
 
-    def find(self, first: np.ndarray, known: Modes) -> tuple[Modes, int]:
-        """Return the modes between which to jump, and the gradients spent.
+    def find(self, first: np.ndarray, known: Modes, hot: np.ndarray | None = None, batches: int = 0) -> Found:
+        """Return the modes between which to jump, and what is known of them.
 
         ``first`` are points (point, dim) to roll down from before any others; ``known`` are modes found earlier.
+        ``hot`` are points from anywhere, and ``batches`` the most batches of others that are drawn far from all modes.
         """
         basins, _ = self._first_look(first, known)
-        minima = basins.minima()[0].astype(self.draws.dtype)
-        return fit_modes(self.draws, minima, self.scale, self.draws.dtype, self.stage), basins.spent
+        early = len(basins.anchor)
+        search = Discovery(basins, len(self.draws))
+        if basins.has_gradient and len(basins.anchor):
+            search.look(np.zeros((0, len(self.scale))) if hot is None else hot)
+            search.search(batches)
+        lowest, log_mass = masses(basins)
+        kept = np.argsort(-log_mass, kind="stable")
+        kept = kept[log_mass[kept] > log_mass.max(initial=-np.inf) - NEGLIGIBLE_NATS]
+        found = [basins.laplace(int(k)) for k in lowest[kept]]
+        laplace = None
+        if found and found[0] is not None:
+            laplace = np.stack([cov for cov in found if cov is not None]) * self.scale[:, None] * self.scale
+        minima = basins.anchor[lowest[kept]].astype(self.draws.dtype)
+        modes = fit_modes(self.draws, minima, self.scale, self.draws.dtype, self.stage, laplace)
+        jumps = by_curvature = modes
+        if laplace is not None and len(minima):
+            by_curvature = laplace_modes(self.draws, minima, laplace, self.draws.dtype, self.stage)
+        if laplace is not None and len(minima) > 1:
+            jumps = max((modes, by_curvature), key=lambda modes: self._acceptance(modes, basins))
+        mass = np.exp(log_mass[kept] - log_mass.max(initial=-np.inf))
+        visited = np.isin(basins.basin[lowest[kept]], basins.basin[:early])
+        covered = float(mass[visited].sum() / max(mass.sum(), 1e-300))
+        return Found(modes, by_curvature, jumps, minima, covered, search.complete, basins.spent)
+
+    def _acceptance(self, modes: Modes, basins: BasinMap) -> float:
+        """Return the share of jumps between ``modes`` that would be accepted at late draws."""
+        late = np.flatnonzero(self.stage == self.stage.max())
+        points = self.draws[late[np.linspace(0, len(late) - 1, TRIED_JUMPS).astype(int)]]
+        ends, volume = carry_to_others(modes, points, np.arange(TRIED_JUMPS))
+        gain = basins.energies(points) - basins.energies(np.asarray(ends)) + np.asarray(volume, float)
+        return float(np.exp(np.minimum(np.where(np.isnan(gain), -np.inf, gain), 0.0)).mean())
 
     def assign(
         self, draws: np.ndarray, first: np.ndarray, known: Modes, log_weight: np.ndarray | None = None
@@ -104,7 +159,7 @@ class ModeFinder:
         rng = np.random.default_rng(len(self.draws))
         old = np.asarray(known.minimum)[: int(known.num)]
         first = rng.permutation(first)[:CHOSEN_DESCENTS]
-        others = self.draws[rng.integers(len(self.draws), size=DESCENTS - len(first) - len(old))]
+        others = self.draws[rng.integers(len(self.draws), size=max(DESCENTS - len(first) - len(old), FEWEST_OTHERS))]
         basins = BasinMap(self.energy_fn, self.scale, self.draws.dtype)
         return basins, basins.add(np.concatenate([old, first, others]), steps=DESCENT_STEPS)[: len(old)]
 
@@ -142,7 +197,8 @@ def _expected(basins: BasinMap, log_width: np.ndarray, mass: np.ndarray) -> np.n
 
     Where that is far above the ``mass`` it has, few draws tell its width, and the curvature at its minimum does.
     """
-    minimum, energy = basins.minima()
+    lowest = basins.lowest()
+    energy = basins.energy[lowest]
     height = log_width - energy
 
     def shares() -> np.ndarray:
@@ -151,7 +207,7 @@ def _expected(basins: BasinMap, log_width: np.ndarray, mass: np.ndarray) -> np.n
 
     for k in np.argsort(-shares(), kind="stable")[:MOST_MODES] if basins.has_gradient else []:
         if mass[k] < shares()[k] / 10 and shares()[k] > 1e-3:
-            height[k] = basins.log_width(minimum[k]) - energy[k]
+            height[k] = basins.log_width(int(lowest[k]), widest=1.0) - energy[k]
     return shares()
 
 

@@ -10,10 +10,12 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from sahmc._support.pytree import strategy
-from sahmc.landscape.gaussians import sort_and_fit
+from sahmc.landscape.gaussians import Gaussians, gaussians_of, likeliest, sort_and_fit
 
-MOST_MODES = 32
+MOST_MODES = 128
 """The largest number of modes between which chains jump."""
+SIZES = (32, 64, 128)
+"""The numbers of modes for which arrays have room: few, so that similar runs share compiled code."""
 ENOUGH_DRAWS = 200
 """The number of late draws of a mode, or five for each dimension if that is more, that make earlier ones needless."""
 EXACT = jax.lax.Precision.HIGHEST
@@ -82,31 +84,69 @@ def no_modes(dim: int, dtype: Any) -> Modes:
 
 
 def fit_modes(
-    draws: np.ndarray, minima: np.ndarray, scale: np.ndarray, dtype: Any, stage: np.ndarray | None = None
+    draws: np.ndarray,
+    minima: np.ndarray,
+    scale: np.ndarray,
+    dtype: Any,
+    stage: np.ndarray | None = None,
+    laplace: np.ndarray | None = None,
 ) -> Modes:
     """Fit a Gaussian to each mode, for at most MOST_MODES modes, those with most draws.
 
     ``draws`` (draw, dim) are of the posterior, or of some part of each mode; ``minima`` (mode, dim) are the lowest
     points of the modes, and ``scale`` is the spread of each coordinate. ``stage`` tells how late each draw was made:
-    where there are enough late draws of a mode, earlier ones do not count. Arrays are of type ``dtype``.
+    where there are enough late draws of a mode, earlier ones do not count. ``laplace`` are covariances
+    (mode, dim, dim) at the minima, if they are known. Arrays are of type ``dtype``.
     """
     stage = np.zeros(len(draws), int) if stage is None else stage
     enough = max(ENOUGH_DRAWS, 5 * draws.shape[1])
     label, found = sort_and_fit(
-        draws, minima, scale, lambda label: late_enough(label, stage, max(1, len(minima)), enough)
+        draws, minima, scale, lambda label: late_enough(label, stage, max(1, len(minima)), enough), laplace
     )
+    return _modes(found, label, stage, minima, dtype)
+
+
+def laplace_modes(draws: np.ndarray, minima: np.ndarray, laplace: np.ndarray, dtype: Any, stage: np.ndarray) -> Modes:
+    """Return modes that are described by the curvature at their minima alone; draws only tell their weights.
+
+    The arguments are those of ``fit_modes``. Where tails are heavy, this describes the middle of a mode better.
+    """
+    found = gaussians_of(np.zeros(len(minima)), minima.astype(float), laplace)
+    return _modes(found, likeliest(found, draws.astype(float)).label, stage, minima, dtype)
+
+
+def _modes(found: Gaussians, label: np.ndarray, stage: np.ndarray, minima: np.ndarray, dtype: Any) -> Modes:
+    """Return the Gaussians as arrays of fixed size, those of modes with most late draws first.
+
+    ``label`` and ``stage`` tell of each draw to which mode it belongs and when it was made.
+    """
     count, older = (
         np.bincount(label[s], minlength=len(minima))[: len(minima)] for s in (stage == stage.max(), stage >= 0)
     )
     kept = np.lexsort([-older, -count])[:MOST_MODES]
+    size = next(size for size in SIZES if size >= len(kept))
 
     def padded(rows: np.ndarray) -> np.ndarray:
-        return np.concatenate([rows, np.ones((MOST_MODES - len(rows), *rows.shape[1:]))])
+        return np.concatenate([rows, np.ones((size - len(rows), *rows.shape[1:]))])
 
     weight = count[kept] / max(1, count[kept].sum())
     parts = (minima[kept], weight, *(part[kept] for part in (found.mean, found.sd, found.axes, found.stretch)))
     arrays = [*map(padded, (*parts, found.log_det[kept])), found.common, found.inverse]
     return Modes(jnp.int32(len(kept)), *(jnp.asarray(array, dtype) for array in arrays))
+
+
+@jax.jit
+def carry_to_others(
+    modes: Modes, points: Float[Array, "points dim"], turns: Int[Array, " points"]
+) -> tuple[Float[Array, "points dim"], Float[Array, " points"]]:
+    """Return where jumps lead from points, each to the mode ``turns`` further, and the logs of how volume changes."""
+
+    def one(point: Float[Array, " dim"], turn: Int[Array, ""]) -> Any:
+        here = modes.nearest(point)
+        there = (here + 1 + turn % jnp.maximum(modes.num - 1, 1)) % modes.num
+        return modes.carry(point, here, there), modes.log_det[there] - modes.log_det[here]
+
+    return jax.vmap(one)(points, turns)
 
 
 def late_enough(label: np.ndarray, stage: np.ndarray, num: int, enough: int) -> np.ndarray:

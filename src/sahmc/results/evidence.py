@@ -10,7 +10,7 @@ from scipy.special import expit
 
 from sahmc._support.validate import require, require_known
 from sahmc.results.records import RunRecord
-from sahmc.tilt.importance import Expectation, error_of_mean
+from sahmc.tilt.importance import Expectation, error_of_mean, weighted_mean
 from sahmc.tilt.partition import TemperatureLadder
 from sahmc.tilt.theta import expected_frequency
 from sahmc.tilt.tilts import TemperedTilt, Tilt
@@ -60,23 +60,27 @@ def log_omega(record: RunRecord, log_total: float = 0.0) -> np.ndarray:
 
 
 def log_evidence(record: RunRecord, method: str = "theta") -> Expectation:
-    """Return the log marginal likelihood and its standard error: log Z(1) - log Z(0) of a ladder up to the prior.
+    """Return the log marginal likelihood and its standard error: log Z(1) - log Z(0) of a ladder up to beta = 0.
 
-    ``method`` is the name of the estimator. Both are nan where the findings of the run do not support them. A run
-    without such a ladder, or whose theta was not frozen and shared, raises ``ValueError``.
+    There is the prior, or a reference whose integral is 1. ``method`` is the name of the estimator. Both are nan where
+    the findings of the run do not support them. A run without such a ladder, or whose theta was not frozen and shared,
+    raises ``ValueError``.
     """
     require_known(method, ESTIMATORS, "method")
     partition = record.partition
+    undermined = any(finding.severity == "error" and finding.code in UNDERMINING for finding in record.findings)
+    if record.bridge is not None and not knows_evidence(record):
+        return UNKNOWN if undermined else Expectation(*map(np.array, record.bridge))
     require(
         knows_evidence(record),
-        "log_evidence needs draws at the prior, beta = 0, under one frozen theta",
+        "log_evidence needs draws at beta = 0, the prior or a reference, under one frozen theta",
         {
             "last beta": float(partition.betas[-1]) if isinstance(partition, TemperatureLadder) else None,
-            **{name: record.settings[name] for name in ("prior", "adapt")},
+            **{name: record.settings[name] for name in ("prior", "reference", "adapt")},
         },
-        "sample a sahmc.Model(log_likelihood=..., log_prior=...) with the default tilt, theta and adapt",
+        "leave tilt, partition, theta, adapt and reference at their defaults",
     )
-    if any(finding.severity == "error" and finding.code in UNDERMINING for finding in record.findings):
+    if undermined:
         return UNKNOWN
     return ESTIMATORS[method](record)
 
@@ -85,7 +89,8 @@ def knows_evidence(record: RunRecord) -> bool:
     """Tell whether the ladder of a run ends at the prior, with one theta that was frozen while draws were made."""
     partition, settings = record.partition, record.settings
     top = float(partition.betas[-1]) if isinstance(partition, TemperatureLadder) else None
-    return bool(top == 0.0 and settings["prior"] and settings["adapt"] == "tune" and record.learnt.theta.ndim == 1)
+    known = settings["prior"] or settings["reference"]
+    return bool(top == 0.0 and known and settings["adapt"] == "tune" and record.learnt.theta.ndim == 1)
 
 
 def _ladder(record: RunRecord) -> tuple[np.ndarray, float]:
@@ -169,6 +174,29 @@ def _bridge(at_lower: np.ndarray, below: np.ndarray, at_upper: np.ndarray, above
         inside = (newton > low) & (newton < high) & (i % 3 != 2)
         middle = np.where(inside, newton, 0.5 * (low + high))
     return middle
+
+
+def bridge_to_reference(low: np.ndarray, weight: np.ndarray, high: np.ndarray) -> Expectation:
+    """Return the log of the integral of exp(-U), from E = U + log q at draws of either density (Meng and Wong, 1996).
+
+    ``low`` are the E of draws of the posterior (chain, draw), whose weights are ``weight`` and sum to 1; ``high`` are
+    those of independent draws of q. With l = exp(-E), Z solves Z = mean of l / (s l + t Z) under q over the mean of
+    1 / (s l + t Z) under the posterior, where s and t are the shares of the numbers of draws.
+    """
+    num = 1 / (weight**2).sum()
+    share = num / (num + len(high))
+    log_z = -float(np.median(low))
+    high = np.where(np.isnan(high), np.inf, high)
+    for _ in range(MOST_STEPS):
+        up = expit(np.log(share / (1 - share)) - high - log_z) / share  # l / (s l + t Z) over Z's own scale
+        down = expit(np.log((1 - share) / share) + low + log_z) / (1 - share)
+        step = float(np.log(up.mean()) - np.log((weight * down).sum())) if up.any() else np.nan
+        log_z += step
+        if not abs(step) > 1e-9:
+            break
+    of_q = up.var() / len(high) / max(up.mean() ** 2, 1e-300)
+    of_p = weighted_mean(down, weight)
+    return Expectation(np.array(log_z), np.sqrt(of_q + (of_p.mcse / of_p.mean) ** 2))
 
 
 ESTIMATORS = {"theta": by_theta, "bridges": by_bridges}

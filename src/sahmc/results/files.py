@@ -20,7 +20,7 @@ from sahmc.models.positions import named
 from sahmc.results.datatree import to_datatree, tree_variables
 from sahmc.results.records import Counts, DrawRecord, Finding, ModeAssignment, RunRecord, ThetaRecord, ThetaTrace
 from sahmc.results.stores import CHECKSUM, Streamed, checksum, require_safe_zarr, write_store
-from sahmc.results.warmup_record import Climb, Pilot, Rung, WarmupRecord
+from sahmc.results.warmup_record import Climb, LearntReference, Pilot, Rung, WarmupRecord
 from sahmc.tilt import TILTS
 from sahmc.tilt.importance import resample_rows
 from sahmc.tilt.partition import TemperatureLadder
@@ -64,6 +64,7 @@ def save(record: RunRecord, path: str | PathLike[str], overwrite: bool) -> None:
         structure=json.dumps(_structure(record.draws.values)),
         labels=json.dumps(_labels_text(record.labels)),
         groups=json.dumps(sorted(tree.children)),
+        bridge=json.dumps(record.bridge),
     )
     write_store(tree, _take_out(tree, record, index), SEALED, target)
 
@@ -134,6 +135,7 @@ def load(path: str | PathLike[str]) -> RunRecord:
         modes=ModeAssignment(**modes, label=label) if modes else None,
         warmup_draws=_draws(tree, "warmup_", structure) if "warmup_posterior" in tree.children else None,
         findings=tuple(Finding(*row) for row in json.loads(about["findings"])),
+        bridge=None if (bridge := json.loads(about["bridge"])) is None else tuple(bridge),
     )
 
 
@@ -200,21 +202,24 @@ def _draws(tree: xr.DataTree, prefix: str, structure: Any) -> DrawRecord:
 def _warmup_text(warmup: WarmupRecord) -> dict[str, Any]:
     """Return all of the warm-up but its arrays, as JSON can hold it."""
     plain = {f.name: getattr(warmup, f.name) for f in dataclasses.fields(warmup) if not f.name.startswith("theta")}
-    for name in ("pilot", "climb"):
+    for name in ("pilot", "climb", "reference"):
         plain[name] = None if plain[name] is None else dataclasses.asdict(plain[name])
     return thawed(plain)
 
 
 def _warmup(plain: Mapping[str, Any], learnt: Mapping[str, np.ndarray]) -> WarmupRecord:
     """Return the record of the warm-up, from what ``_warmup_text`` made of it and its arrays."""
-    pilot, climb = plain["pilot"], plain["climb"]
+    pilot, climb, reference = (plain[name] for name in ("pilot", "climb", "reference"))
     if climb is not None:
         climb = {**climb, **{way: tuple(Rung(**rung) for rung in climb[way]) for way in ("up", "down")}}
+    if reference is not None:
+        reference = {**reference, "down": tuple(Rung(**rung) for rung in reference["down"])}
     return WarmupRecord(
         **{
             **plain,
             "pilot": None if pilot is None else Pilot(**pilot),
             "climb": None if climb is None else Climb(**climb),
+            "reference": None if reference is None else LearntReference(**reference),
             "theta_0": learnt["warmup_theta_0"],
             "theta": learnt["warmup_theta"],
         }

@@ -210,6 +210,8 @@ class RunRecord(Frozen):
     """The draws of the adaptation, if they were asked for."""
     findings: tuple[Finding, ...] = ()
     """The findings: what is wrong with the run, errors first."""
+    bridge: tuple[float, float] | None = None
+    """The log of the integral of the density and its error, by a bridge to a reference beside the ladder, if any."""
 
     @property
     def weight(self) -> np.ndarray:

@@ -68,7 +68,10 @@ class Result:
 
     @property
     def energy(self) -> np.ndarray:
-        """The energy on which the tilt acts: U = -log density, or -log likelihood where the prior is apart."""
+        """The energy on which the tilt acts: -log likelihood where the prior is apart, -log density elsewhere.
+
+        Where the ladder ends in a reference q that was learnt, it is -log density + log q.
+        """
         return self.record.draws.energy
 
     @property
@@ -265,14 +268,17 @@ class Result:
         return evidence.log_omega(self.record, log_total)
 
     def log_evidence(self, method: str = "theta") -> Expectation:
-        """Return the log of the integral of prior times likelihood over that of the prior, and its standard error.
+        """Return the log of the marginal likelihood or, of a raw log density, of its integral, and the standard error.
+
+        Where the prior is apart that is the integral of prior times likelihood over that of the prior. Elsewhere it is
+        the integral of exp(log density) over all positions, with whatever constants the log density has.
 
         ``method`` is "theta", from theta and the visits to both ends of the ladder, or "bridges", from the energies at
         each level (Bennett's acceptance ratio between neighbours). Both are nan where the run does not support them;
         a finding of severity "error" then says why.
 
-        This needs a ``Model`` with its prior apart, and a tempered tilt whose last level is the prior, beta = 0, with
-        one theta for all chains that was frozen while draws were made.
+        This needs a tempered tilt whose last level is the prior or a reference, beta = 0, as it is by default, with one
+        theta for all chains that was frozen while draws were made.
         """
         return evidence.log_evidence(self.record, method)
 

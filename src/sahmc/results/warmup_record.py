@@ -127,6 +127,25 @@ class Climb:
         return f"climbed to T = {self.hottest:.3g} {end}; chains forget their mode at {forgot}"
 
 
+@dataclass(frozen=True)
+class LearntReference:
+    """The record of the reference in which the ladder ends, a mixture of Gaussians, and of the way down from it."""
+
+    parts: int
+    """The number of Gaussians."""
+    broad: bool
+    """Whether it is one Gaussian over all modes, because there are more modes than can be known."""
+    overlap: float
+    """The chance that a draw of it would be accepted in place of one of the posterior, as far as the warm-up saw."""
+    down: tuple[Rung, ...]
+    """The rungs from the reference, beta = 0, down to beta = 1. Energies are -log density + log q."""
+
+    def __str__(self) -> str:
+        shape = "one Gaussian" if self.parts == 1 else f"{self.parts} Gaussians, one for each mode"
+        shape += ", over all modes" if self.broad else ""
+        return f"{shape}; {self.overlap:.0%} of its draws would do for draws of the posterior"
+
+
 @dataclass(frozen=True, repr=False)
 class WarmupRecord(Frozen):
     """The findings and choices of the warm-up; print it."""
@@ -135,8 +154,10 @@ class WarmupRecord(Frozen):
     """The findings of the pilot run; None where it had nothing to find."""
     climb: Climb | None
     """The record of the climb; None where the partition was given."""
+    reference: LearntReference | None
+    """The reference in which the ladder ends; None where that is a prior, or heat."""
     top: float | None
-    """The highest temperature of the ladder: inf is the prior; None where there is no ladder."""
+    """The highest temperature of the ladder: inf is the prior or the reference; None where there is no ladder."""
     lost: int
     """The number of chains that did not come down from the climb, and were put back where they were before it."""
     num_modes: int
@@ -164,9 +185,12 @@ class WarmupRecord(Frozen):
         if self.climb is not None:
             lines.append(f"climb       {self.climb}")
             lines.append(f"modes       {self.num_modes} known")
+        if self.reference is not None:
+            lines.append(f"reference   {self.reference}")
         regions = self.theta.shape[-1]
         if self.top is not None:
             top = "the prior" if math.isinf(self.top) else f"T = {self.top:.3g}"
+            top = top if self.reference is None else "the reference"
             lines.append(f"ladder      {regions} {self.tilt} levels, up to {top}")
         if regions > 1:
             moved = np.abs(np.subtract(self.theta, self.theta[..., :1]) - self.theta_0)

@@ -14,6 +14,9 @@ from sahmc.tilt.gain import Gain
 from sahmc.tilt.theta import desired_frequencies
 from sahmc.tilt.tilts import NoTilt, TemperedTilt, Tilt
 
+GRADIENTS, BATCH_GRADIENTS, MOST_BATCHES = 10, 6000, 8
+"""The gradients of an iteration, those of a batch of points that go downhill, and the most of these batches."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -46,6 +49,8 @@ class Plan:
     """Whether theta learns during the warm-up only, and is then frozen, or always."""
     jumps: bool
     """Whether chains jump between known modes; False for a kernel that uses no gradient."""
+    reference: bool
+    """Whether the ladder of a model without a prior of its own may end in a reference that is learnt."""
     has_prior: bool
     """Whether the model keeps its prior apart from the likelihood."""
     moves: int
@@ -72,6 +77,16 @@ class Plan:
         return self.finds_ladder and self.kernel.uses_gradient
 
     @property
+    def learns_reference(self) -> bool:
+        """Whether the ladder ends in a reference that is learnt: where it is found, and no prior is known."""
+        return self.reference and self.tilt is TemperedTilt and self.looks_for_modes and not self.has_prior
+
+    @property
+    def search_batches(self) -> int:
+        """The most batches of points that are drawn far from all modes, a tenth of the tuning or so."""
+        return min(MOST_BATCHES, max(1, self.tune * self.chains * GRADIENTS // (10 * BATCH_GRADIENTS)))
+
+    @property
     def pilot_moves(self) -> int:
         """The moves of the pilot run at beta = 1, a fifth of the tuning; 0 where it has nothing to find.
 
@@ -85,11 +100,17 @@ class Plan:
         return max(12, self.tune * self.moves * 3 // 10) if self.finds_ladder else 0
 
     @property
+    def reference_moves(self) -> int:
+        """The moves by which a reference is learnt, and those down from it, a fifth of the tuning."""
+        return max(12, self.tune * self.moves // 5) if self.learns_reference else 0
+
+    @property
     def stages(self) -> dict[str, int]:
         """The moves that are planned for each stage, by its name."""
         pilot = self.pilot_moves * 3 // (2 if self.has_prior else 3)
-        adapt = max(0, self.tune * self.moves - pilot - self.climb_moves)
-        return {"pilot": pilot, "climb": self.climb_moves, "adapt": adapt, "draw": self.draws * self.moves_per_draw}
+        climb = self.climb_moves + self.reference_moves
+        adapt = max(0, self.tune * self.moves - pilot - climb)
+        return {"pilot": pilot, "climb": climb, "adapt": adapt, "draw": self.draws * self.moves_per_draw}
 
     @property
     def gain_used(self) -> Gain:
@@ -109,6 +130,7 @@ def make_plan(
     theta: Any,
     adapt: Any,
     jumps: Any,
+    reference: Any,
     **numbers: Any,
 ) -> Plan:
     """Check all arguments that can be checked without a position, and return the plan.
@@ -124,6 +146,7 @@ def make_plan(
     require_known(theta, ("shared", "per-chain"), "theta")
     require_known(adapt, ("tune", "always"), "adapt")
     require_flag(jumps, "jumps")
+    require_flag(reference, "reference")
     has_prior = model.has_prior
     if not isinstance(kernel, Kernel):
         require_known(kernel, KERNELS, "kernel")
@@ -146,6 +169,7 @@ def make_plan(
         theta=theta,
         adapt=adapt,
         jumps=jumps and kernel.uses_gradient,
+        reference=reference,
         has_prior=has_prior,
         moves=kernel.moves,
         **numbers,

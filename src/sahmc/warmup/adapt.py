@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from sahmc._support.pytree import updated
 from sahmc.kernels.jump import Jump
 from sahmc.landscape.mode_finder import ModeFinder, lowest_draws, posterior_draws
 from sahmc.landscape.modes import Modes
@@ -100,7 +101,7 @@ def adapt(
                 finder, modes, spent = _look_for_modes(done.draws, finder, modes)
                 looked += spent
                 if isinstance(setup.kernel, Jump):
-                    setup = replace(setup, kernel=Jump(setup.kernel.kernel, modes))
+                    setup = replace(setup, kernel=updated(setup.kernel, modes=modes))
     drawn = jax.tree.map(lambda *parts: np.concatenate(parts), *saved) if saved else None
     return Adapted(state, setup, visits, finder, modes, moved, looked, ThetaTrace.join(*traces), drawn)
 
@@ -119,8 +120,8 @@ def _look_for_modes(draws: Draw, finder: ModeFinder, modes: Modes) -> tuple[Mode
     """Return a finder that knows the draws, the modes it finds, and the gradients spent."""
     by_chain = np.swapaxes(draws.position, 0, 1)
     finder = finder.with_draws(posterior_draws(by_chain, np.asarray(draws.log_weight).T))
-    modes, spent = finder.find(lowest_draws(by_chain, draws.total_energy.T), modes)
-    return finder, modes, spent
+    found = finder.find(lowest_draws(by_chain, draws.total_energy.T), modes)
+    return finder, found.jumps, found.spent
 
 
 def freeze(state: RunState, visits: np.ndarray, plan: Plan) -> RunState:
@@ -146,7 +147,8 @@ def favour_posterior(state: RunState, setup: Setup, plan: Plan) -> tuple[RunStat
     not tempered, theta goes on learning, there is a prior, or chains do not jump.
     """
     frozen = plan.adapt == "tune" and isinstance(setup.tilt, TemperedTilt)
-    if not frozen or plan.has_prior or not isinstance(setup.kernel, Jump):
+    apart = plan.has_prior and not (isinstance(setup.kernel, Jump) and setup.kernel.reference is not None)
+    if not frozen or apart or not isinstance(setup.kernel, Jump):
         return state, setup
     regions = setup.tilt.num_regions
     values = [POSTERIOR_SHARE] + [(1 - POSTERIOR_SHARE) / (regions - 1)] * (regions - 1)

@@ -44,8 +44,8 @@ class ClimbOutcome(NamedTuple):
     """The draws at beta = 1 after cooling, (draw, chain, dim)."""
     energies: np.ndarray
     """The mean energy of each chain there."""
-    scouts: np.ndarray
-    """The points (point, dim) that chains saw far above the top, as they were."""
+    hot: np.ndarray
+    """The points (point, dim) that chains came to at all temperatures, and far above the top."""
     gradients: int
     """The gradients spent."""
 
@@ -109,15 +109,20 @@ class Climber:
 
 
 def run_climb(
-    context: WarmupContext, state: RunState, kernel: Kernel, pilot: Pilot, scale: np.ndarray, home: np.ndarray
+    context: WarmupContext,
+    state: RunState,
+    kernel: Kernel,
+    pilot: Pilot,
+    scale: np.ndarray,
+    home: np.ndarray,
+    moves: int,
 ) -> ClimbOutcome:
-    """Heat the chains and cool them again: a third of the moves up, a third down, a third at beta = 1 again.
+    """Heat the chains and cool them again: a third of the ``moves`` up, a third down, a third at beta = 1 again.
 
     Where there is a prior, there is only the way down from it. ``scale`` is the spread of each coordinate at beta = 1,
     and ``home`` are draws (draw, dim) made there.
     """
     climber = Climber(context, kernel, pilot, scale)
-    moves = context.plan.climb_moves
     count = int(np.clip(moves / 3 / kernel.rung_moves, FEWEST_RUNGS, MOST_RUNGS))
     ascent = Ascent([], False, False, 0)
     if context.plan.has_prior:
@@ -142,7 +147,8 @@ def run_climb(
     up_rungs, down_rungs = (tuple(visit.rung for visit in way) for way in (ascent.visits, down))
     spent = ascent.gradients + scouted + sum(visit.gradients for visit in down)
     climb = Climb(up_rungs, down_rungs, ascent.ran_away, ascent.slow)
-    return ClimbOutcome(climb, last.state, late, last.energies, scouts, spent)
+    ends = [np.asarray(visit.draws.position[-1]) for visit in (*ascent.visits, *down)]
+    return ClimbOutcome(climb, last.state, late, last.energies, np.concatenate([*ends, scouts]), spent)
 
 
 def _scout(climber: Climber, ascent: Ascent, moves: int) -> tuple[np.ndarray, int]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from sahmc.hamiltonian.spread import Spread
 from sahmc.kernels.base import Kernel
+from sahmc.landscape.curvature import energies_and_gradients, nat_lengths
 from sahmc.landscape.descent import absurd_height
 from sahmc.results.warmup_record import Pilot
 from sahmc.run.loop import Draw, RunState
@@ -18,6 +19,12 @@ from sahmc.warmup.tempered import WarmupContext, run_at_temperature, take_places
 STRANDED_NATS, STRANDED_SPREADS = 20.0, 8.0
 """The nats, and the spreads sqrt(d/2) of the energy in a Gaussian well, by which a chain that comes from the prior may
 be higher than the lowest quarter of them."""
+WINDOWS = (1, 1, 2, 4)
+"""The windows in which the metric is found, each twice as long as the one before."""
+GUESSED_DIM = 400
+"""The largest dimension in which the scale of each coordinate is looked for before the first move."""
+SOME_DRAWS, SOME_CHAINS = 256, 32
+"""The number of draws of a window whose gradients are looked at, and of how many chains they are."""
 CORRELATED_DIM = 500
 """The largest dimension in which correlations are looked at."""
 
@@ -76,22 +83,28 @@ def quarter_period(draws: np.ndarray) -> float:
 def run_pilot(context: WarmupContext, state: RunState) -> PilotOutcome:
     """Make plain moves at beta = 1 and, where there is a prior, at beta = 0.
 
-    Half of the moves at beta = 1 find the step size and how draws spread, the other half the step size under the metric
-    made from it, and the mean energy. Chains that start from a prior come from far, so the first half is cut in three.
+    Half of the moves at beta = 1 find the step size and how draws spread, in WINDOWS that grow, each with the metric of
+    the last; the other half the step size under the metric made from them, and the mean energy.
     """
     plan, given = context.plan, context.plan.kernel
     dim, num = state.sahmc.chains.position.shape[1], plan.pilot_moves
     if not plan.needs_pilot:
         return PilotOutcome(None, given, state, np.empty((0, plan.chains, dim), state.sahmc.chains.position.dtype), 0)
-    kernel, step, spent, stranded = given.tuned(1.0, Spread.unknown(dim)), 0.1, 0, 0
-    first = (num // 8, num // 8, num // 4) if plan.has_prior else (num // 2,)
+    believed, spent = first_variances(context, state)
+    kernel, step, stranded = given.tuned(1.0, Spread(np.empty((0, dim)), 0, believed)), 0.1, 0
+    first = [max(1, num // 2 * share // sum(WINDOWS)) for share in WINDOWS] if given.uses_spread else [num // 2]
     for i, moves in enumerate(first):
         made = run_at_temperature(context, "pilot", state, kernel, 1.0, step, moves, eager=i == 0)
         step, spent = made.step_size, spent + made.gradients
         state, high = _rescued(made.state, plan.has_prior)
         stranded = max(stranded, int(high.sum()))
         if given.uses_spread:
-            kernel, step = given.tuned(1.0, Spread.of(_late(made.draws).position[:, ~high])), dim**-0.25
+            late, grads = _late(made.draws).position[:, ~high], None
+            if given.uses_gradient and i + 1 < len(first):
+                grads, cost = some_gradients(context, late)
+                spent += cost
+            spread = Spread.of(late, believed, grads)
+            kernel, step, believed = given.tuned(1.0, spread), dim**-0.25, spread.variance()
     second = run_at_temperature(context, "pilot", state, kernel, 1.0, step, num - sum(first))
     late, step, spent = _late(second.draws), second.step_size, spent + second.gradients
     energy = np.asarray(late.energy)
@@ -108,6 +121,30 @@ def run_pilot(context: WarmupContext, state: RunState) -> PilotOutcome:
     median = float(np.median(inside)) if inside.size else mean_energy
     pilot = fit_pilot(size, mean_energy, median, step_size=step, step_size_prior=third.step_size, **fields)
     return PilotOutcome(pilot, kernel, third.state, late.position, spent + third.gradients)
+
+
+def first_variances(context: WarmupContext, state: RunState) -> tuple[np.ndarray, int]:
+    """Return a first guess of the variance of each coordinate, and the gradients spent.
+
+    It is that of a Gaussian as curved as the energy is at the chain of median energy; 1 where that is not measured.
+    """
+    chains, kernel = state.sahmc.chains, context.plan.kernel
+    dim = chains.position.shape[1]
+    if not (kernel.uses_gradient and kernel.uses_spread and kernel.tunes_step_size) or dim > GUESSED_DIM:
+        return np.ones(dim), 0
+    middle = int(np.argsort(np.asarray(chains.total_energy))[len(chains.energy) // 2])
+    lengths, spent = nat_lengths(context.energy_fn, np.asarray(chains.position[middle]))
+    return lengths**2, spent
+
+
+def some_gradients(context: WarmupContext, draws: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return the gradients at SOME_DRAWS of draws (draw, chain, dim), less the mean of each chain, and their number."""
+    chains = min(draws.shape[1], SOME_CHAINS)
+    times = np.unique(np.linspace(0, len(draws) - 1, SOME_DRAWS // chains).astype(int))
+    some = draws[times][:, np.linspace(0, draws.shape[1] - 1, chains).astype(int)]
+    found = energies_and_gradients(context.energy_fn, some.reshape(-1, draws.shape[-1]))[1].reshape(some.shape)
+    away = (found - found.mean(axis=0)).reshape(-1, draws.shape[-1])
+    return away[np.isfinite(away).all(axis=1)] * np.sqrt(len(times) / max(1, len(times) - 1)), len(away)
 
 
 def _rescued(state: RunState, has_prior: bool) -> tuple[RunState, np.ndarray]:

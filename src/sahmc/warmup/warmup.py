@@ -11,8 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool
 
 from sahmc.kernels.jump import Jump
-from sahmc.landscape.descent import roll_down, start_descent
-from sahmc.landscape.mode_finder import DESCENT_STEPS, DESCENTS, ModeFinder
+from sahmc.landscape.mode_finder import DESCENTS, Found, ModeFinder
 from sahmc.landscape.modes import Modes, no_modes
 from sahmc.results.records import ThetaTrace
 from sahmc.results.warmup_record import Climb, Pilot, WarmupRecord
@@ -23,10 +22,13 @@ from sahmc.warmup.adapt import Adapted, adapt, begin_adaptation, favour_posterio
 from sahmc.warmup.climb import run_climb
 from sahmc.warmup.ladder import Ladder, build_ladder, level_steps, starting_theta
 from sahmc.warmup.pilot import PilotOutcome, run_pilot
+from sahmc.warmup.reference import Stay, come_down, heat_is_better, stay_in_modes
 from sahmc.warmup.tempered import WarmupContext
 
 LOST_NATS, LOST_NATS_PER_DIM = 20.0, 5.0
 """The nats above the pilot's mean energy, and more for each dimension, where a chain that cooled has lost its way."""
+HOT_BATCHES = 2
+"""The batches of points that chains came to when hot, which go downhill."""
 
 
 class WarmedUp(NamedTuple):
@@ -50,6 +52,8 @@ class WarmedUp(NamedTuple):
     """theta and round trips at some moments of the adaptation."""
     draws: Draw | None
     """The draws of the adaptation, if they were to be saved."""
+    beside: Stay | None
+    """The reference that was fitted but in which the ladder does not end, if any."""
 
 
 class Landscape(NamedTuple):
@@ -69,6 +73,8 @@ class Landscape(NamedTuple):
     """The gradients spent on the climb."""
     gradients_modes: int
     """The gradients spent on the search for modes."""
+    found: Found | None = None
+    """All that the search found; None where it did not look."""
 
 
 def warm_up(context: WarmupContext, state: RunState, save: bool = False) -> WarmedUp:
@@ -80,6 +86,23 @@ def warm_up(context: WarmupContext, state: RunState, save: bool = False) -> Warm
     piloted = run_pilot(context, state)
     pilot, kernel = piloted.pilot, piloted.kernel
     found = _explore(context, piloted)
+    heat, stay, referred = found.climb, None, None
+    if plan.learns_reference:
+        searched = found.found
+        assert pilot is not None and searched is not None and heat is not None
+        stay = stay_in_modes(context, found.state, kernel, pilot, found.finder, searched)
+        found = _after_stay(found, stay)
+        if heat_is_better(stay, searched, heat):
+            plan = replace(plan, reference=False)
+        else:
+            referred = come_down(context, kernel, pilot, stay)
+            context, plan, pilot = referred.context, referred.context.plan, referred.pilot
+            found = found._replace(
+                state=referred.state,
+                climb=referred.climb,
+                finder=found.finder.with_draws(referred.draws),
+                gradients=found.gradients + referred.gradients,
+            )
 
     many = int(found.modes.num) > 1
     ladder = build_ladder(plan, pilot, found.climb, many or not plan.looks_for_modes)
@@ -88,15 +111,18 @@ def warm_up(context: WarmupContext, state: RunState, save: bool = False) -> Warm
         kernel = kernel.lengthened(pilot.quarter)
     plan = replace(plan, moves=kernel.moves)
     theta_0 = starting_theta(ladder, pilot, desired)
-    if found.climb is not None and plan.jumps:
-        kernel = Jump(kernel, found.modes)
+    if found.climb is not None and (plan.jumps or referred is not None):
+        between = found.modes if plan.jumps else no_modes(found.modes.mean.shape[1], found.modes.mean.dtype)
+        kernel = Jump(kernel, between, None if stay is None or referred is None else stay.reference)
     setup = Setup(context.energy_fn, ladder.tilt, kernel, desired, plan.gain_used, plan.target_accept)
     state = begin_adaptation(found.state, setup, plan.theta, theta_0, level_steps(ladder, plan.kernel, pilot))
 
     runner = replace(context.runner, progress_per_move=context.plan.moves / plan.moves)
     adapted = adapt(WarmupContext(runner, context.energy_fn, plan), state, setup, found.finder, found.modes, save)
     state = freeze(adapted.state, adapted.visits, plan)
+    found = found._replace(climb=heat)
     record = _record(piloted, found, ladder, adapted, theta_0, np.array(state.sahmc.theta.theta))
+    record = replace(record, reference=None if referred is None else referred.record)
     state, setup = favour_posterior(state, adapted.setup, plan)
     return WarmedUp(
         runner=runner,
@@ -108,6 +134,18 @@ def warm_up(context: WarmupContext, state: RunState, save: bool = False) -> Warm
         modes=adapted.modes,
         trace=adapted.trace,
         draws=adapted.draws,
+        beside=stay if referred is None else None,
+    )
+
+
+def _after_stay(found: Landscape, stay: Stay) -> Landscape:
+    """Return the picture of the posterior with what chains saw that stayed in every mode."""
+    return found._replace(
+        state=stay.state,
+        finder=stay.finder,
+        modes=stay.found.jumps,
+        gradients=found.gradients + stay.gradients,
+        gradients_modes=found.gradients_modes + stay.gradients_modes,
     )
 
 
@@ -120,31 +158,17 @@ def _explore(context: WarmupContext, piloted: PilotOutcome) -> Landscape:
     if not plan.finds_ladder:
         return Landscape(home, None, finder, modes, 0, 0, 0)
     assert pilot is not None
-    done = run_climb(context, home, piloted.kernel, pilot, finder.scale, finder.draws)
+    done = run_climb(context, home, piloted.kernel, pilot, finder.scale, finder.draws, plan.climb_moves)
     high = LOST_NATS + LOST_NATS_PER_DIM * dim
     lost = ~(done.energies < pilot.mean_energy + high)
-    state, spent = _put_back(done.state, home, lost), 0
+    state, spent, found = _put_back(done.state, home, lost), 0, None
     if plan.looks_for_modes:
         back = done.draws[:, ~lost]
         finder = finder.with_draws(back)
-        ends, rolled = _roll_down(context, done.scouts, finder.scale, pilot.mean_energy + high)
-        modes, spent = finder.find(np.concatenate([back[-1], ends]), modes)
-        spent += rolled
-    return Landscape(state, done.climb, finder, modes, int(lost.sum()), done.gradients, spent)
-
-
-def _roll_down(context: WarmupContext, scouts: np.ndarray, scale: np.ndarray, bound: float) -> tuple[np.ndarray, int]:
-    """Return where ``scouts`` (point, dim) roll down to, those that end below the energy ``bound``, and the gradients.
-
-    ``scale`` is the unit of length of each coordinate.
-    """
-    if not len(scouts):
-        return scouts, 0
-    points = scouts[np.resize(np.arange(len(scouts)), DESCENTS)]  # a shape that is compiled anyway
-    unit = np.broadcast_to(scale.astype(points.dtype), points.shape)
-    end = roll_down(context.energy_fn, start_descent(context.energy_fn, points), unit, DESCENT_STEPS)
-    low = np.asarray(end.energy) < bound
-    return np.asarray(end.position)[low], DESCENTS * (DESCENT_STEPS + 1)
+        hot = np.random.default_rng(len(done.hot)).permutation(done.hot)[: HOT_BATCHES * DESCENTS]
+        found = finder.find(back[-1], modes, hot, plan.search_batches)
+        modes, spent = found.jumps, found.spent
+    return Landscape(state, done.climb, finder, modes, int(lost.sum()), done.gradients, spent, found)
 
 
 @jax.jit
@@ -170,6 +194,7 @@ def _record(
     return WarmupRecord(
         pilot=pilot,
         climb=found.climb,
+        reference=None,
         top=ladder.top,
         lost=found.lost,
         num_modes=max(1, int(adapted.modes.num)),

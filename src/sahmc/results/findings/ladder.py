@@ -62,6 +62,8 @@ def check_ladder(record: RunRecord) -> Iterator[Finding]:
             len(climb.down),
             f"Raise tune to {math.ceil(1.2 * LEAST_RUNGS / len(climb.down) * tune / 100) * 100} or more.",
         )
+    if record.settings["reference"]:
+        return  # heat is not what joins the modes
     if climb.ran_away and climb.hottest < LOW_TOP and len(climb.down) > 2:
         yield Finding(
             "tails",
@@ -144,7 +146,8 @@ def check_evidence(record: RunRecord) -> Iterator[Finding]:
     gap, noise = abs(float(one.mean - two.mean)), float(np.hypot(one.mcse, two.mcse))
     what = ""
     if trips < FEWEST_TRIPS and not _short_ladder(record):
-        what = f"chains made {trips} round trips between the posterior and the prior"
+        top = "prior" if record.settings["prior"] else "reference"
+        what = f"chains made {trips} round trips between the posterior and the {top}"
     elif not np.isfinite([gap, noise]).all():
         what = "some level of the ladder was never visited"
     elif gap > EVIDENCE_GAP + EVIDENCE_ERRORS * noise:

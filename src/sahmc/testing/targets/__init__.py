@@ -7,11 +7,13 @@ from collections.abc import Callable
 from sahmc.testing.targets.evidence import EVIDENCE, EvidenceTarget
 from sahmc.testing.targets.one_mode import banana, funnel, gaussian, hierarchical_logistic, wall
 from sahmc.testing.targets.paper import eight_modes, mixture, sensor_network
+from sahmc.testing.targets.raw import RAW
 from sahmc.testing.targets.several_modes import student_mixture, two_widths
 from sahmc.testing.targets.target import Target, nearest
 
 __all__ = [
     "EVIDENCE",
+    "RAW",
     "SUITE",
     "EvidenceTarget",
     "Target",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 import jax
@@ -31,21 +31,27 @@ def _one_mode(position: Position) -> jax.Array:
 class Target:
     """A log density, a start in one of its modes, and what a run must give.
 
-    ``mean`` and ``variance`` are of each coordinate. ``mode`` maps one position to the number of the mode it belongs
-    to; ``masses`` are the posterior probabilities of the modes. ``error`` is the standard error of these answers, where
-    they come from a long run. ``model`` is the same density with prior and likelihood apart.
+    ``mean`` and ``variance`` are of each coordinate, None where they are not known. ``mode`` maps one position to the
+    number of the mode it belongs to; ``masses`` are the posterior probabilities of the modes. ``error`` is the standard
+    error of these answers, where they come from a long run. ``model`` is the same density with prior and likelihood
+    apart, and ``log_normaliser`` the log of the integral of the density, None where it is not known.
     """
 
     name: str
     log_density: PositionFn
     """The log density at one position, up to a constant."""
     start: np.ndarray
-    mean: np.ndarray
-    variance: np.ndarray
+    mean: np.ndarray | None
+    variance: np.ndarray | None
     mode: PositionFn = _one_mode
     masses: np.ndarray = field(default_factory=lambda: np.ones(1))
     error: float = 0.0
     model: Model | None = None
+    log_normaliser: float | None = None
+
+    def normalised(self, log_normaliser: float) -> Target:
+        """Return this target, of whose density the log of the integral is known."""
+        return replace(self, log_normaliser=log_normaliser)
 
     def indicators(self, position: Position) -> jax.Array:
         """Return 1 for the mode a position belongs to and 0 for the others; the expectation is ``masses``."""
@@ -54,13 +60,17 @@ class Target:
     def answers(self, position: Position) -> jax.Array:
         """Return what has a known expectation, ``truth``, at a position.
 
-        These are the coordinates and, where there are several modes, the indicators.
+        These are the coordinates, if their means are known, and, where there are several modes, the indicators.
         """
+        if self.mean is None:
+            return self.indicators(position)
         return position if len(self.masses) == 1 else jnp.concatenate([position, self.indicators(position)])
 
     @property
     def truth(self) -> np.ndarray:
         """The expectation of ``answers``."""
+        if self.mean is None:
+            return self.masses
         return self.mean if len(self.masses) == 1 else np.concatenate([self.mean, self.masses])
 
     def worst_z(self, result: HasExpectation) -> float:

@@ -1,0 +1,117 @@
+"""The search for modes by points far from those that are known, each of which goes to the bottom of some basin.
+
+Heat alone does not find everything: a valley that is long and narrow, or a sign that must change in ten coordinates at
+once, stops a hot chain long before it stops a point that is simply put elsewhere. Points are drawn around known modes,
+at widths from twice to a thousand times that of a mode, since no one width serves.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from sahmc.landscape.basins import DESCENTS_AT_ONCE, BasinMap
+
+WIDTHS = 2.0 ** np.arange(1, 11)
+"""The widths at which points are drawn around a mode, in units of the spread within it."""
+BETWEEN = 1.5
+"""The width of a further Gaussian, in units of how modes themselves spread."""
+QUENCH_STEPS = 100
+"""The most steps of a point downhill."""
+FEWEST_BATCHES = 2
+"""The number of batches in a row that must bring nothing new."""
+FEWEST_ARRIVALS = 3
+"""The points from elsewhere that must have come to each mode: while some were seen once, others may be unseen."""
+NEGLIGIBLE_NATS = 12.0
+"""The nats by which the mass of a mode is below the largest, from which on it does not count."""
+
+
+class Discovery:
+    """A search, which remembers at which widths points have left the mode around which they were drawn."""
+
+    def __init__(self, basins: BasinMap, seed: int):
+        self.basins = basins
+        self.rng = np.random.default_rng(seed)
+        self.left = np.ones(len(WIDTHS) + 1)
+        """The number of points that came to another mode, for each width and, last, for that of the modes themselves,
+        and one more."""
+        self.arrivals: dict[int, int] = {}
+        """How many points from elsewhere came to each mode, by the anchor at its bottom."""
+        self.complete = False
+        """Whether it is unlikely that more would be found."""
+
+    def look(self, points: np.ndarray) -> None:
+        """Let points (point, dim) go downhill, from wherever they are."""
+        if len(points):
+            self._count(self.basins.settle(points, QUENCH_STEPS), np.full(len(points), -1))
+
+    def search(self, most: int) -> None:
+        """Draw points around the modes that are known, ``most`` batches of them or fewer if nothing new turns up.
+
+        It is done when every mode was come to from elsewhere FEWEST_ARRIVALS times, and at least FEWEST_BATCHES
+        brought nothing.
+        """
+        idle = 0
+        for _ in range(most):
+            known = counting(self.basins)
+            arm = self.rng.choice(len(self.left), DESCENTS_AT_ONCE, p=self.left / self.left.sum())
+            centre = known[self.rng.integers(len(known), size=len(arm))]
+            label = self.basins.settle(self._points(known, centre, arm), QUENCH_STEPS)
+            moved = self._count(label, centre)
+            np.add.at(self.left, arm[moved], 1.0)
+            idle = idle + 1 if set(counting(self.basins).tolist()) <= set(known.tolist()) else 0
+            seldom = sum(number < FEWEST_ARRIVALS for number in self.arrivals.values())
+            self.complete = idle >= FEWEST_BATCHES and (len(self.arrivals) < 2 or not seldom)
+            if self.complete:
+                break
+
+    def _points(self, known: np.ndarray, centre: np.ndarray, arm: np.ndarray) -> np.ndarray:
+        """Return points (point, dim) around the anchors ``centre``, or across all ``known`` ones, by their ``arm``."""
+        basins, noise = self.basins, self.rng.normal(size=(len(arm), len(self.basins.scale)))
+        near = basins.anchor[centre] + np.append(WIDTHS, 1.0)[arm][:, None] * basins.scale * noise
+        minima = basins.anchor[known]
+        across = minima.mean(axis=0) + BETWEEN * np.hypot(minima.std(axis=0), basins.scale) * noise
+        return np.where((arm == len(WIDTHS))[:, None], across, near)
+
+    def _count(self, label: np.ndarray, centre: np.ndarray) -> np.ndarray:
+        """Count the arrivals at anchors ``label`` of points drawn around the anchors ``centre``, -1 if around none.
+
+        Return which of the points came to a mode that counts, and to another than they were drawn around.
+        """
+        lowest, number = self.basins.lowest(), self.basins.number()
+
+        def bottom(anchors: np.ndarray) -> np.ndarray:
+            return np.where(anchors >= 0, lowest[number[anchors]], -1)
+
+        modes = counting(self.basins)
+        arrivals = dict.fromkeys(modes.tolist(), 0)
+        before = np.array(list(self.arrivals), int)
+        moved = np.isin(bottom(label), modes) & (bottom(label) != bottom(centre))
+        for anchor, times in [
+            *zip(bottom(before), self.arrivals.values(), strict=True),
+            *((k, 1) for k in bottom(label)[moved]),
+        ]:
+            if anchor in arrivals:
+                arrivals[int(anchor)] += times
+        self.arrivals = arrivals
+        return moved
+
+
+def counting(basins: BasinMap) -> np.ndarray:
+    """Return the anchors at the bottom of those basins whose mass counts."""
+    lowest, log_mass = masses(basins)
+    return lowest[log_mass > log_mass.max(initial=-math.inf) - NEGLIGIBLE_NATS]
+
+
+def masses(basins: BasinMap) -> tuple[np.ndarray, np.ndarray]:
+    """Return the anchor at the bottom of each basin, and the log of its mass by Laplace's approximation.
+
+    Basins that are too high to count whatever their width, or mere pits, have -inf.
+    """
+    lowest = basins.lowest() if len(basins.anchor) else np.zeros(0, int)
+    sound = np.array([basins.is_sound(int(k)) for k in lowest], bool)
+    energy = np.where(sound | ~sound.any(), basins.energy[lowest], np.inf)
+    high = energy.min(initial=np.inf) + NEGLIGIBLE_NATS + 1.5 * len(basins.scale)
+    mass = [basins.log_width(int(k)) - e if e < high else -np.inf for k, e in zip(lowest, energy, strict=True)]
+    return lowest, np.array(mass)

@@ -1,0 +1,140 @@
+"""Quench: many points at once to the bottom of whatever basin they come to, by L-BFGS."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from sahmc._support.compiled import compiled
+from sahmc._support.traced import TracedFunction
+from sahmc.landscape.descent import energies
+
+HISTORY = 8
+"""The number of steps from which curvature is learnt."""
+SUFFICIENT = 1e-4
+"""The share of the fall promised by the slope that a step must bring."""
+SHRINK, MOST_FAILURES = 0.25, 6
+"""The factor by which a step that failed is shortened, and the failures in a row after which curvature is forgotten."""
+AT_REST = 1e-3
+"""The nats that one more step promises at most where a point is at rest."""
+
+
+class Quenched(NamedTuple):
+    """Points on their way down, in units of the scale of each coordinate."""
+
+    position: Float[Array, "points dim"]
+    energy: Float[Array, " points"]
+    grad: Float[Array, "points dim"]
+    steps: Float[Array, "points history dim"]
+    """The last steps, the newest last."""
+    changes: Float[Array, "points history dim"]
+    """The changes of the gradient over them."""
+    weight: Float[Array, "points history"]
+    """1 / (step * change), 0 where there is none."""
+    length: Float[Array, " points"]
+    """The share of the next step that is tried."""
+    failures: Int[Array, " points"]
+    """The failures in a row."""
+    at_rest: Bool[Array, " points"]
+
+
+@compiled
+def quench(
+    energy_fn: TracedFunction,
+    points: Float[Array, "points dim"],
+    scale: Float[Array, " dim"],
+    most: Int[Array, ""] | int,
+) -> tuple[Float[Array, "points dim"], Float[Array, " points"], Bool[Array, " points"], Int[Array, ""]]:
+    """Let points go downhill for at most ``most`` steps of L-BFGS, in units of ``scale``.
+
+    Return where they are, the energies there, which of them are at rest at a minimum, and the steps taken: each costs a
+    gradient for every point. A step that would not lower the energy is taken back and shortened.
+    """
+
+    def look(z: Float[Array, "points dim"]) -> tuple[Array, Array]:
+        energy, grad = energies(energy_fn, z * scale)
+        grad = grad * scale
+        fine = jnp.isfinite(energy) & jnp.all(jnp.isfinite(grad), axis=1)
+        return jnp.where(fine, energy, jnp.inf), jnp.where(fine[:, None], grad, 0.0)
+
+    def body(carry: tuple[Int[Array, ""], Quenched]) -> tuple[Int[Array, ""], Quenched]:
+        i, now = carry
+        way = jax.vmap(_direction)(now.grad, now.steps, now.changes, now.weight)
+        fall = -jnp.sum(way * now.grad, axis=1)
+        uphill = ~(fall > 0)
+        steep = now.grad / jnp.maximum(_norm(now.grad), 1e-30)[:, None]
+        way, fall = jnp.where(uphill[:, None], -steep, way), jnp.where(uphill, _norm(now.grad), fall)
+        position = now.position + now.length[:, None] * way
+        energy, grad = look(position)
+        better = (energy <= now.energy - SUFFICIENT * now.length * fall) & ~now.at_rest
+        step, change = position - now.position, grad - now.grad
+        product = jnp.sum(step * change, axis=1)
+        learns = better & (product > 1e-8 * _norm(step) * _norm(change))
+        failures = jnp.where(better, 0, now.failures + 1)
+        forget = failures >= MOST_FAILURES
+        weight = _push(now.weight, 1 / jnp.where(learns, product, 1.0), learns)
+        after = Quenched(
+            position=jnp.where(better[:, None], position, now.position),
+            energy=jnp.where(better, energy, now.energy),
+            grad=jnp.where(better[:, None], grad, now.grad),
+            steps=_push(now.steps, step, learns),
+            changes=_push(now.changes, change, learns),
+            weight=jnp.where(forget[:, None], 0.0, weight),
+            length=jnp.where(better, 1.0, now.length * SHRINK),
+            failures=jnp.where(forget, 0, failures),
+            at_rest=now.at_rest | ((fall < AT_REST) & ~uphill) | (_norm(now.grad) < 1e-2 * AT_REST),
+        )
+        return i + 1, after
+
+    def going(carry: tuple[Int[Array, ""], Quenched]) -> Bool[Array, ""]:
+        i, now = carry
+        return (i < most) & jnp.any(~now.at_rest & jnp.isfinite(now.energy))
+
+    start = points / scale
+    energy, grad = look(start)
+    num, dim = points.shape
+    none = jnp.zeros((num, HISTORY, dim), points.dtype)
+    weight = jnp.zeros((num, HISTORY), points.dtype)
+    one, no = jnp.ones(num, points.dtype), jnp.zeros(num, jnp.int32)
+    first = Quenched(start, energy, grad, none, none, weight, one, no, no > 0)
+    taken, end = jax.lax.while_loop(going, body, (jnp.int32(0), first))
+    return end.position * scale, end.energy, end.at_rest & jnp.isfinite(end.energy), taken + 1
+
+
+def _norm(rows: Float[Array, "points dim"]) -> Float[Array, " points"]:
+    return jnp.sqrt(jnp.sum(rows**2, axis=1))
+
+
+def _push(
+    all: Float[Array, "points history *dim"], new: Float[Array, "points *dim"], take: Bool[Array, " points"]
+) -> Any:
+    """Return the history with a newest entry, where ``take`` holds."""
+    pushed = jnp.concatenate([all[:, 1:], new[:, None]], axis=1)
+    return jnp.where(take.reshape(-1, *(1,) * (all.ndim - 1)), pushed, all)
+
+
+def _direction(
+    grad: Float[Array, " dim"],
+    steps: Float[Array, "history dim"],
+    changes: Float[Array, "history dim"],
+    weight: Float[Array, " history"],
+) -> Float[Array, " dim"]:
+    """Return the step that L-BFGS takes: minus the gradient times an inverse curvature (the two loops of Nocedal)."""
+
+    def back(vector: Array, entry: Any) -> Any:
+        step, change, weight = entry
+        share = weight * jnp.dot(step, vector)
+        return vector - share * change, share
+
+    def forth(vector: Array, entry: Any) -> Any:
+        step, change, weight, share = entry
+        return vector + step * (share - weight * jnp.dot(change, vector)), None
+
+    vector, share = jax.lax.scan(back, grad, (steps, changes, weight), reverse=True)
+    newest = weight[-1] * jnp.sum(changes[-1] ** 2)
+    first = 1 / jnp.maximum(jnp.sqrt(jnp.sum(grad**2)), 1e-30)  # a step of one unit
+    vector = vector * jnp.where(weight[-1] > 0, 1 / jnp.maximum(newest, 1e-30), first)
+    return -jax.lax.scan(forth, vector, (steps, changes, weight, share))[0]

@@ -1,0 +1,158 @@
+"""The reference: a normalised density q, fitted to what is known of the posterior, in which the ladder ends.
+
+Levels are q^(1 - beta) p^beta, so that the top, beta = 0, is q itself: proper whatever the posterior, with a known
+integral, and such that independent draws can be made from it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from scipy.special import logsumexp
+
+from sahmc._support.pytree import strategy
+from sahmc._support.traced import TracedFunction, trace
+from sahmc.landscape.modes import EXACT, Modes
+from sahmc.models.energy import BaseEnergy
+
+DENSE_DIM = 400
+"""The largest dimension in which q knows how coordinates of a mode go together."""
+EVEN_SHARE = 0.5
+"""The share of q that all its components have alike; the rest goes by their masses."""
+
+
+@strategy
+class Reference:
+    """A mixture of Gaussians, q."""
+
+    log_weight: Float[Array, " parts"]
+    """The logs of the weights, -inf for padding."""
+    mean: Float[Array, "parts dim"]
+    factor: Float[Array, "parts dim *full"]
+    """F with covariance F F', a matrix or, in many dimensions, the sds."""
+    inverse: Float[Array, "parts dim *full"]
+    """The inverse of F."""
+    log_det: Float[Array, " parts"]
+    """The log determinant of F."""
+
+    @property
+    def num_parts(self) -> int:
+        """The number of Gaussians, padding aside."""
+        return int(np.isfinite(np.asarray(self.log_weight)).sum())
+
+    def energy(self, position: Float[Array, " dim"]) -> Float[Array, ""]:
+        """Return -log q."""
+        away = position - self.mean
+        if self.inverse.ndim == 2:
+            z = self.inverse * away
+        else:
+            z = jnp.einsum("kij,kj->ki", self.inverse, away, precision=EXACT)
+        parts = self.log_weight - 0.5 * jnp.sum(z**2, axis=1) - self.log_det
+        return 0.5 * len(position) * math.log(2 * math.pi) - jax.nn.logsumexp(parts)
+
+    def draw(self, uniform: Float[Array, ""], noise: Float[Array, " dim"]) -> Float[Array, " dim"]:
+        """Return a draw from q, made of a ``uniform`` number and of ``noise`` ~ N(0, I)."""
+        up_to = jnp.cumsum(jnp.exp(self.log_weight))
+        k = jnp.minimum(jnp.sum(up_to < uniform * up_to[-1]), len(up_to) - 1)
+        factor = self.factor[k]
+        z = factor * noise if factor.ndim == 1 else jnp.dot(factor, noise, precision=EXACT)
+        return self.mean[k] + z
+
+    def draws(self, num: int, seed: int) -> np.ndarray:
+        """Return ``num`` draws from q, (draw, dim)."""
+        weight = np.exp(np.asarray(self.log_weight, float))
+        which = np.random.default_rng(seed).choice(len(weight), num, p=weight / weight.sum())
+        return self.draws_of(which, seed + 1)
+
+    def draws_of(self, which: np.ndarray, seed: int) -> np.ndarray:
+        """Return a draw from each of the Gaussians ``which`` (draw,), as (draw, dim)."""
+        noise = np.random.default_rng(seed).normal(size=(len(which), self.mean.shape[1]))
+        factor = np.asarray(self.factor, float)[which]
+        away = factor * noise if factor.ndim == 2 else np.einsum("nij,nj->ni", factor, noise)
+        return (np.asarray(self.mean, float)[which] + away).astype(np.asarray(self.mean).dtype)
+
+    def energies(self, points: np.ndarray) -> np.ndarray:
+        """Return -log q of points (..., dim), as ``energy`` does, on the host."""
+        flat = points.reshape(-1, points.shape[-1]).astype(float)
+        parts = np.full((len(self.log_det), len(flat)), -np.inf)
+        for k in np.flatnonzero(np.isfinite(np.asarray(self.log_weight))):
+            away, inverse = flat - np.asarray(self.mean, float)[k], np.asarray(self.inverse, float)[k]
+            z = away * inverse if inverse.ndim == 1 else away @ inverse.T
+            parts[k] = float(self.log_weight[k]) - 0.5 * (z**2).sum(axis=1) - float(self.log_det[k])
+        found = 0.5 * flat.shape[1] * math.log(2 * math.pi) - logsumexp(parts, axis=0)
+        return np.asarray(found).reshape(points.shape[:-1])
+
+
+def inflation(dim: int) -> float:
+    """Return the factor by which q is wider than the modes that it is fitted to: less, the more dimensions there are.
+
+    The energies of q and of the modes are then about as far apart in any dimension.
+    """
+    return math.sqrt(1 + 1 / math.sqrt(dim))
+
+
+def around_modes(modes: Modes, log_mass: np.ndarray) -> Reference:
+    """Return q with a Gaussian around each of ``modes``, weighted by their masses but none left out.
+
+    ``log_mass`` are the logs of the masses that are expected of them.
+    """
+    num = int(modes.num)
+    weight = np.exp(log_mass[:num] - log_mass[:num].max())
+    weight = (1 - EVEN_SHARE) * weight / weight.sum() + EVEN_SHARE / num
+    sd = np.asarray(modes.sd, float)[:num]
+    factors = sd * np.exp(np.log(np.asarray(modes.stretch, float)[:num]).mean(axis=1))[:, None]
+    if sd.shape[1] <= DENSE_DIM:
+        axes, stretch = (np.asarray(part, float)[:num] for part in (modes.axes, modes.stretch))
+        common = np.asarray(modes.common, float)
+        common = np.diag(common) if common.ndim == 1 else common
+        along = np.eye(sd.shape[1]) + np.einsum("kia,ka,kja->kij", axes, stretch - 1, axes)
+        factors = sd[:, :, None] * (common @ along)
+    return _gaussians(weight, np.asarray(modes.mean, float)[:num], inflation(sd.shape[1]) * factors, modes.mean.dtype)
+
+
+def around_all(draws: np.ndarray, inflation: float, dtype: Any) -> Reference:
+    """Return q as one Gaussian, ``inflation`` times as wide as draws (draw, dim) of whatever modes there are."""
+    mean, dim = draws.mean(axis=0, dtype=float), draws.shape[1]
+    away = draws.astype(float) - mean
+    factor: np.ndarray = np.maximum(away.std(axis=0), 1e-30)
+    if dim <= DENSE_DIM and len(draws) > dim:
+        share = dim / (dim + len(draws))
+        z = away / factor
+        factor = factor[:, None] * np.linalg.cholesky((1 - share) * z.T @ z / len(z) + share * np.eye(dim))
+    return _gaussians(np.ones(1), mean[None], inflation * factor[None], dtype)
+
+
+def _gaussians(weight: np.ndarray, mean: np.ndarray, factor: np.ndarray, dtype: Any) -> Reference:
+    """Return q of these parts, padded to a power of two so that similar runs share compiled code."""
+    if factor.ndim == 3:
+        inverse, log_det = np.linalg.inv(factor), np.linalg.slogdet(factor)[1]
+    else:
+        inverse, log_det = 1 / factor, np.log(factor).sum(axis=1)
+    size = 2 ** math.ceil(math.log2(len(weight)))
+    pad = [0] * len(weight) + [0] * (size - len(weight))
+    order = np.where(np.arange(size) < len(weight), np.arange(size), pad)
+    log_weight = np.where(np.arange(size) < len(weight), np.log(weight / weight.sum())[order], -np.inf)
+    arrays = (log_weight, mean[order], factor[order], inverse[order], log_det[order])
+    return Reference(*(jnp.asarray(array, dtype) for array in arrays))
+
+
+def refer(energy_fn: TracedFunction, reference: Reference, example: Float[Array, " dim"]) -> TracedFunction:
+    """Return the energy split in two: E = -log p + log q, on which the tilt acts, and the base measure -log q.
+
+    ``example`` is one flat position.
+    """
+
+    def energies(flat: Float[Array, " dim"]) -> Any:
+        energy, grad, prior = energy_fn(flat)
+        if prior is not None:
+            energy, grad = energy + prior.energy, grad + prior.grad
+        base, slope = jax.value_and_grad(reference.energy)(flat)
+        energy = jnp.where(jnp.isnan(energy), jnp.inf, energy)
+        return energy - base, grad - slope, BaseEnergy(base, slope)
+
+    return trace(energies, example)

@@ -1,0 +1,206 @@
+"""The reference stage: chains stay in every mode that is known, q is fitted, and chains come down from it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from sahmc.kernels.base import Kernel
+from sahmc.landscape.curvature import energies_and_gradients
+from sahmc.landscape.mode_finder import Found, ModeFinder
+from sahmc.landscape.modes import MOST_MODES, Modes
+from sahmc.landscape.reference import Reference, around_all, around_modes, refer
+from sahmc.results.warmup_record import Climb, LearntReference, Pilot
+from sahmc.run.loop import RunState
+from sahmc.run.start import evaluate_starts
+from sahmc.warmup.climb import run_climb
+from sahmc.warmup.pilot import effective_dim, fit_pilot
+from sahmc.warmup.tempered import WarmupContext, run_at_temperature
+
+STAY_SHARE = 0.5
+"""The share of the moves that chains stay in the modes; with the rest they come down from the reference."""
+REFERENCE_DRAWS = 512
+"""The number of draws of q whose energies tell how far away the posterior is."""
+BROAD_INFLATION = 1.5
+"""The factor by which one Gaussian over all modes is wider than they are."""
+LEAST_OVERLAP = 0.15
+"""The chance that a draw of q would be accepted in place of one of the posterior, below which heat is the better top,
+if heat joins the modes at all: where modes are bent, q lies beside them."""
+HEAT_DIM = 20
+"""The largest dimension in which heat is ever the better top: in more, there is too much of it."""
+LEAST_COVERED = 0.9
+"""The share of the mass in modes that chains came to after the climb, if heat is to join the modes."""
+FAIR_NATS = 10.0
+"""The nats, and two more for each dimension, by which a draw of a mode may be above its minimum."""
+SETTLING = 4
+"""The share of a stay, one in so many, that is left out because chains are still settling."""
+
+
+class Stay(NamedTuple):
+    """The outcome of a stay of chains in every mode that is known, and the reference fitted to it."""
+
+    state: RunState
+    """The chains at its end."""
+    step_size: float
+    """The step size that was found."""
+    finder: ModeFinder
+    """The finder, which knows the draws made in every mode."""
+    found: Found
+    """The modes, their Gaussians fitted to these draws."""
+    reference: Reference
+    """The reference, q."""
+    broad: bool
+    """Whether q is one Gaussian over all modes, because there are more than can be known."""
+    points: np.ndarray
+    """Draws of q, (draw, dim)."""
+    high: np.ndarray
+    """The energies E = -log density + log q of these."""
+    low: np.ndarray
+    """The energies E of draws of the posterior, (draw, chain)."""
+    overlap: float
+    """The chance that a draw of q would be accepted in place of one of the posterior, all modes visited alike."""
+    gradients: int
+    """The gradients spent on moves."""
+    gradients_modes: int
+    """The gradients spent on the search for modes and on the reference."""
+
+
+class Referred(NamedTuple):
+    """The outcome of the way down from the reference."""
+
+    context: WarmupContext
+    """The parts that stages have in common, with the energy split by the reference, which now is the prior."""
+    record: LearntReference
+    """What is recorded of the reference."""
+    pilot: Pilot
+    """The picture of a well whose energy is -log density + log q."""
+    climb: Climb
+    """The way down."""
+    state: RunState
+    """The chains after it."""
+    draws: np.ndarray
+    """The draws at beta = 1 after it, (draw, chain, dim)."""
+    gradients: int
+    """The gradients spent."""
+
+
+def stay_in_modes(
+    context: WarmupContext, state: RunState, kernel: Kernel, pilot: Pilot, finder: ModeFinder, found: Found
+) -> Stay:
+    """Put chains into every mode that was ``found``, let them stay there, and fit the reference to what they see.
+
+    ``state`` holds the chains wherever they are.
+    """
+    plan = context.plan
+    stay = max(4, int(STAY_SHARE * plan.reference_moves))
+    state = _spread(context, state, found)
+    made = run_at_temperature(context, "climb", state, kernel, 1.0, pilot.step_size, stay, thin=4)
+    late = np.asarray(made.draws.position)[len(made.draws.energy) // SETTLING :]
+    finder = finder.with_draws(late)
+    again = finder.find(late[-1], found.modes)
+    broad = len(found.minima) > MOST_MODES
+    if broad:
+        seen = np.concatenate([found.minima, again.minima, late.reshape(-1, late.shape[-1])])
+        references = [around_all(seen, BROAD_INFLATION, late.dtype)]
+    else:
+        pictures = [again.modes] if again.by_curvature is again.modes else [again.modes, again.by_curvature]
+        references = [around_modes(modes, _log_masses(context, modes)) for modes in pictures]
+    tried = []
+    for reference in references:
+        points = reference.draws(max(REFERENCE_DRAWS, plan.chains), seed=len(finder.draws))
+        high = energies_and_gradients(context.energy_fn, points)[0] - reference.energies(points)
+        low = np.asarray(made.draws.energy, float)[-len(late) :] - reference.energies(late)
+        tried.append((overlap(low, high), reference, points, high, low))
+    share, reference, points, high, low = max(tried, key=lambda each: each[0])
+    return Stay(
+        state=made.state,
+        step_size=made.step_size,
+        finder=finder,
+        found=again,
+        reference=reference,
+        broad=broad,
+        points=points,
+        high=high,
+        low=low,
+        overlap=share,
+        gradients=made.gradients,
+        gradients_modes=again.spent + len(references) * len(points),
+    )
+
+
+def overlap(low: np.ndarray, high: np.ndarray) -> float:
+    """Return the chance that a draw of q would be accepted in place of one of the posterior.
+
+    ``low`` and ``high`` are the energies -log density + log q of draws of the posterior and of q.
+    """
+    some = np.random.default_rng(0).choice(low.ravel(), len(high))
+    gain = np.where(np.isfinite(high), some - np.where(np.isfinite(high), high, 0.0), -np.inf)
+    return float(np.exp(np.minimum(gain, 0.0)).mean())
+
+
+def heat_is_better(stay: Stay, found: Found, heat: Climb) -> bool:
+    """Tell whether the ladder had better end in heat than in the reference.
+
+    ``found`` are the modes known after the climb to high temperatures, ``heat``.
+    """
+    joins = (
+        stay.points.shape[1] <= HEAT_DIM
+        and not heat.ran_away
+        and math.isfinite(heat.melting)
+        and found.covered > LEAST_COVERED
+    )
+    return joins and not stay.broad and stay.overlap < LEAST_OVERLAP
+
+
+def come_down(context: WarmupContext, kernel: Kernel, pilot: Pilot, stay: Stay) -> Referred:
+    """Let chains come down from draws of the reference, which is the prior from now on."""
+    plan, reference = context.plan, stay.reference
+    energy_fn = refer(context.energy_fn, reference, jnp.asarray(stay.points[0]))
+    inner = WarmupContext(context.runner, energy_fn, replace(plan, has_prior=True))
+    inside = stay.high[np.isfinite(stay.high)]
+    mean_energy = float(stay.low.mean())
+    well = fit_pilot(
+        effective_dim(stay.points.shape[1], stay.low),
+        mean_energy,
+        float(np.median(inside)) if inside.size else mean_energy,
+        step_size=stay.step_size,
+        step_size_prior=stay.step_size,
+        quarter=pilot.quarter,
+        stranded=pilot.stranded,
+    )
+    _, there = evaluate_starts(energy_fn, jnp.asarray(stay.points[: plan.chains]))
+    home = np.asarray(stay.state.sahmc.chains.position)
+    begun = stay.state._replace(sahmc=stay.state.sahmc._replace(chains=there.chains))
+    moves = max(12, int((1 - STAY_SHARE) * plan.reference_moves))
+    done = run_climb(inner, begun, kernel, well, stay.finder.scale, home, moves)
+    record = LearntReference(reference.num_parts, stay.broad, stay.overlap, done.climb.down)
+    return Referred(inner, record, well, done.climb, done.state, done.draws, done.gradients)
+
+
+def _spread(context: WarmupContext, state: RunState, found: Found) -> RunState:
+    """Return the chains put into all known modes, turn by turn; where there is but one, they stay where they are.
+
+    They start at draws of the Gaussians that describe the modes, or at the minimum if such a draw is far too high.
+    """
+    num, chains = int(found.modes.num), state.sahmc.chains
+    if num < 2:
+        return state
+    which = np.arange(len(chains.energy)) % num
+    minimum = np.asarray(found.modes.minimum)[:num]
+    points = around_modes(found.modes, np.zeros(num)).draws_of(which, seed=num)
+    energy = energies_and_gradients(context.energy_fn, points)[0]
+    lowest = energies_and_gradients(context.energy_fn, minimum)[0][which]
+    fair = energy < lowest + FAIR_NATS + 2.0 * points.shape[1]
+    _, there = evaluate_starts(context.energy_fn, jnp.asarray(np.where(fair[:, None], points, minimum[which])))
+    return state._replace(sahmc=state.sahmc._replace(chains=there.chains))
+
+
+def _log_masses(context: WarmupContext, modes: Modes) -> np.ndarray:
+    """Return the logs of the masses that the Gaussians of ``modes`` have by their depth and width."""
+    num = int(modes.num)
+    minimum = np.asarray(modes.minimum)[:num]
+    return np.asarray(modes.log_det, float)[:num] - energies_and_gradients(context.energy_fn, minimum)[0]

@@ -1,0 +1,39 @@
+"""Lengths and covariances are those of the Gaussian, whatever its units."""
+
+import jax.numpy as jnp
+import numpy as np
+
+from sahmc.landscape.curvature import laplace_covariance, nat_lengths
+from sahmc.models.energy import trace_energy
+from sahmc.models.model import Model
+
+
+def program(log_density, dim):
+    return trace_energy(Model(log_density=log_density), lambda flat: flat, jnp.zeros(dim, jnp.float32), True)
+
+
+def test_lengths_are_found_over_twelve_orders_of_magnitude():
+    unit = np.geomspace(1e-6, 1e6, 7)
+    fn = program(lambda x: -0.5 * jnp.sum((x / unit) ** 2), 7)
+    for point in (np.zeros(7), 3 * unit):
+        found, spent = nat_lengths(fn, point.astype(np.float32))
+        assert np.allclose(found, unit, rtol=0.2) and spent < 300
+
+
+def test_what_cannot_be_measured_is_one():
+    """A coordinate that does not matter, and one between walls nearer than any length that is tried."""
+    fn = program(lambda x: jnp.where(jnp.abs(x[1]) < 1e-12, 0.0, -jnp.inf) - 0.5 * (x[2] / 4) ** 2, 3)
+    assert np.allclose(nat_lengths(fn, np.zeros(3, np.float32))[0], [1.0, 1.0, 4.0], rtol=0.05)
+
+
+def test_the_covariance_is_that_of_a_gaussian():
+    unit = np.array([1e-3, 1.0, 1e3])
+    factor = np.array([[1.0, 0.0, 0.0], [0.9, 0.5, 0.0], [-0.3, 0.2, 2.0]])
+    inverse = jnp.asarray(np.linalg.inv(factor), jnp.float32)
+    fn = program(lambda x: -0.5 * jnp.sum((inverse @ (x / unit)) ** 2), 3)
+    assert np.allclose(laplace_covariance(fn, np.zeros(3, np.float32), unit), factor @ factor.T, rtol=0.02, atol=0.01)
+
+
+def test_a_saddle_has_the_usual_width():
+    fn = program(lambda x: -0.5 * x[0] ** 2 + 0.5 * x[1] ** 2, 2)
+    assert np.allclose(laplace_covariance(fn, np.zeros(2, np.float32), np.ones(2)), np.eye(2), atol=0.01)

@@ -1,0 +1,62 @@
+"""Modes that no heat would join are found by points that are simply put elsewhere."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sahmc.landscape import discovery
+from sahmc.landscape.basins import BasinMap
+from sahmc.landscape.curvature import nat_lengths
+from sahmc.landscape.discovery import Discovery, counting
+from sahmc.models.energy import trace_energy
+from sahmc.models.model import Model
+from sahmc.testing.targets.raw import RAW
+
+
+def found(name, batches=10, seed=0):
+    """The modes of a raw target that a search from its start finds, and the search."""
+    target = RAW[name]()
+    start = np.asarray(target.start, np.float32)
+    fn = trace_energy(Model(log_density=target.log_density), lambda flat: flat, jnp.asarray(start), True)
+    basins = BasinMap(fn, nat_lengths(fn, start)[0], np.float32)
+    basins.settle(start[None], 100)
+    search = Discovery(basins, seed)
+    search.search(batches)
+    places = basins.anchor[counting(basins)]
+    return {int(target.mode(jnp.asarray(place, jnp.float32))) for place in places}, search
+
+
+@pytest.mark.parametrize(
+    ("name", "modes"), [("one-factor-10", 2), ("hidden-units", 8), ("far-gaussians-50", 40), ("odd-units-8", 3)]
+)
+def test_all_modes_are_found_from_one(name, modes):
+    seen, search = found(name)
+    assert len(seen) == modes and search.complete
+
+
+def test_near_points_alone_find_nothing(monkeypatch):
+    """No one width serves: around a mode, at twice its width, there is but that mode."""
+    monkeypatch.setattr(discovery, "WIDTHS", np.array([2.0]))
+    seen, _ = found("hidden-units")
+    assert len(seen) == 1
+
+
+def test_a_search_that_is_cut_off_is_not_complete():
+    seen, search = found("far-gaussians-50", batches=1)
+    assert len(seen) < 40 and not search.complete
+
+
+def test_a_pit_dug_by_rounding_is_no_mode():
+    """Far out a cancellation goes wrong by chance, and the density is astronomical at single points."""
+
+    def log_density(x):
+        noise = jnp.where(jnp.abs(x[0]) > 50, 1e9 * jnp.sin(1e4 * x[0]), 0.0)
+        return -0.5 * jnp.sum(x**2) + noise
+
+    fn = trace_energy(Model(log_density=log_density), lambda flat: flat, jnp.zeros(2, jnp.float32), True)
+    basins = BasinMap(fn, np.ones(2), np.float32)
+    basins.settle(np.zeros((1, 2), np.float32), 100)
+    search = Discovery(basins, 0)
+    search.search(6)
+    places = basins.anchor[counting(basins)]
+    assert len(places) == 1 and np.abs(places).max() < 0.1
