@@ -85,7 +85,7 @@ def test_draws_of_the_reference_are_exact_however_bad_it_is(monkeypatch):
     whole = trace_energy(Model(log_density=log_posterior), lambda flat: flat, jnp.zeros(2), True)
     tilt = TemperedTilt(TO_THE_PRIOR)
     theta = jnp.array([0.3, -0.5, 0.4, -0.2])
-    target = TiltedTarget(refer(whole, reference, jnp.zeros(2)), tilt, theta, tilt.step_scale)
+    target = TiltedTarget(refer(whole, reference), tilt, theta, tilt.step_scale)
     draw = grid_sampler(target, LOW, HIGH)
     kernel = KERNELS["hmc"]
     assert p_value(Jump(kernel, modes, reference), target, draw) > FOUR_SIGMA

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import sahmc
-from sahmc.testing import eight_modes
+from sahmc.testing import RAW, eight_modes
+from sahmc.testing.targets import banana
 from sahmc.tilt.theta import expected_frequency
 
 PAPER_REGIONS = sahmc.EnergyPartition.uniform(0, 20, 2)
@@ -171,7 +172,7 @@ def test_log_evidence(case):
 
 def test_evidence_needs_the_prior_as_top_level(set1):
     result = sahmc.sample(set1.log_density, jnp.zeros(2), draws=50, tune=100, chains=4, tilt="none", random_seed=0)
-    with pytest.raises(ValueError, match="log_evidence needs draws at the prior"):
+    with pytest.raises(ValueError, match="log_evidence needs draws at beta = 0"):
         result.log_evidence()
 
 
@@ -288,3 +289,25 @@ def test_every_tilt_and_kernel_finds_the_modes(set1, tilt, kernel):
     )
     found = result.expectation(set1.indicators)
     assert (np.abs(found.mean - 1 / 3) < 4 * found.mcse).all() and found.mcse.max() < 0.1
+
+
+@pytest.mark.parametrize("name", ["hidden-units", "odd-units-8", "wells-8"])
+def test_raw_log_densities_come_out_right(name):
+    """Eight copies of a mode, units from 1e-3 to 1e3, sixteen wells: from one mode, and nothing set but the length."""
+    target = RAW[name]()
+    result = sahmc.sample(target.log_density, jnp.asarray(target.start, jnp.float32), draws=500, random_seed=0)
+    found = result.expectation(target.indicators)
+    assert (np.abs(found.mean - target.masses) < 4.5 * found.mcse).all() and found.mcse.max() < 0.01
+    assert result.findings == () and result.warmup.reference is not None
+    if target.log_normaliser is not None:
+        log_z = result.log_evidence()
+        assert abs(log_z.mean - target.log_normaliser) < 4 * log_z.mcse < 0.1
+        assert abs(log_z.mean - target.log_normaliser - 0.2) > 4 * log_z.mcse  # of a density with another constant
+
+
+def test_bent_modes_end_the_ladder_in_heat_and_have_an_integral():
+    target = banana()
+    result = sahmc.sample(target.log_density, jnp.asarray(target.start, jnp.float32), random_seed=0)
+    assert result.warmup.reference is None and math.isfinite(result.warmup.top)
+    log_z = result.log_evidence()
+    assert abs(log_z.mean - math.log(2 * math.pi * 10)) < 4 * log_z.mcse < 0.4

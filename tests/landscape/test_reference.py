@@ -67,7 +67,7 @@ def test_the_energy_is_split_without_a_remainder(reference, prior):
 
     model = Model(one, two) if prior else Model(log_density=lambda x: one(x) + two(x))
     whole = trace_energy(model, lambda flat: flat, jnp.zeros(2), True)
-    split = refer(whole, reference, jnp.zeros(2))
+    split = refer(whole, reference)
     points = jnp.asarray(np.random.default_rng(0).normal(size=(50, 2)), jnp.float32)
     for a, b in zip(energies(whole, points), energies(split, points), strict=True):
         assert np.allclose(a, b, rtol=1e-4, atol=1e-4)

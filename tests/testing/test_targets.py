@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sahmc.testing.targets import SUITE, banana, gaussian, mixture, student_mixture, two_widths, wall
+from sahmc.testing.targets import RAW, SUITE, banana, gaussian, mixture, student_mixture, two_widths, wall
 
 
 @pytest.mark.parametrize("name", SUITE)
@@ -54,3 +54,33 @@ def test_answers_of_the_wall():
         variance[:2], wall().variance[:2], rtol=1e-2
     )
     assert wall().log_density(jnp.array([-0.1, 0.0, 0.0])) == -jnp.inf
+
+
+SYMMETRIES = {
+    "mixture-labels-3": lambda x: x.reshape(3, 3)[:, [1, 2, 0]].reshape(-1),
+    "one-factor-10": lambda x: np.concatenate([-x[:10], x[10:]]),
+    "two-rates": lambda x: x[[2, 3, 0, 1]],
+    "two-lines": lambda x: np.concatenate([x[[1, 0, 3, 2, 4]], -x[5:]]),
+    "hidden-units": lambda x: x * np.array([-1, 1, -1, 1, -1, 1, 1]),
+    "phase-retrieval-10": lambda x: -x,
+    "hidden-states": lambda x: x[[1, 0, 3, 2, 5, 4]],
+}
+"""A symmetry of each raw target whose modes are copies of each other."""
+
+
+@pytest.mark.parametrize("name", RAW)
+def test_raw_targets_know_their_modes(name):
+    """Copies are copies: a symmetry leaves the density and changes the mode; a map that is none does not."""
+    target = RAW[name]()
+    start = np.asarray(target.start, float)
+    assert np.isfinite(target.log_density(jnp.asarray(start, jnp.float32))) and np.isclose(target.masses.sum(), 1)
+    assert len(target.answers(jnp.asarray(start, jnp.float32))) == len(target.truth)
+    if name not in SYMMETRIES:
+        return
+    for shift in np.random.default_rng(0).normal(size=(5, len(start))):
+        point = start + 0.05 * shift
+        there = SYMMETRIES[name](point)
+        values = [float(target.log_density(jnp.asarray(x, jnp.float32))) for x in (point, there, point[::-1])]
+        assert np.isclose(values[0], values[1], rtol=1e-4, atol=1e-2)
+        assert name == "phase-retrieval-10" or not np.isclose(values[0], values[2], rtol=1e-4, atol=1e-2)
+        assert int(target.mode(jnp.asarray(point))) != int(target.mode(jnp.asarray(there)))

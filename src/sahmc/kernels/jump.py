@@ -51,6 +51,11 @@ class Jump(Kernel):
         return self.kernel.step_size
 
     @property
+    def rung_moves(self) -> int:  # type: ignore[override]
+        """The moves of ``kernel`` at one temperature of the climb."""
+        return self.kernel.rung_moves
+
+    @property
     def max_tree_depth(self) -> int:  # type: ignore[override]
         """The largest tree depth of ``kernel``."""
         return self.kernel.max_tree_depth

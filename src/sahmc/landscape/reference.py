@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 from scipy.special import logsumexp
 
 from sahmc._support.pytree import strategy
-from sahmc._support.traced import TracedFunction, trace
+from sahmc._support.traced import TracedFunction
 from sahmc.landscape.modes import EXACT, Modes
 from sahmc.models.energy import BaseEnergy
 
@@ -141,18 +141,25 @@ def _gaussians(weight: np.ndarray, mean: np.ndarray, factor: np.ndarray, dtype: 
     return Reference(*(jnp.asarray(array, dtype) for array in arrays))
 
 
-def refer(energy_fn: TracedFunction, reference: Reference, example: Float[Array, " dim"]) -> TracedFunction:
-    """Return the energy split in two: E = -log p + log q, on which the tilt acts, and the base measure -log q.
+@strategy
+class ReferredEnergy(TracedFunction):
+    """The energy split in two: E = -log p + log q, on which the tilt acts, and the base measure -log q.
 
-    ``example`` is one flat position.
+    It is a traced energy beside a reference, so that runs of one model share compiled code whatever the reference.
     """
 
-    def energies(flat: Float[Array, " dim"]) -> Any:
-        energy, grad, prior = energy_fn(flat)
+    reference: Reference
+
+    def __call__(self, position: Float[Array, " dim"]) -> Any:
+        """Return E, its gradient, and the base measure's energy and gradient."""
+        energy, grad, prior = super().__call__(position)
         if prior is not None:
             energy, grad = energy + prior.energy, grad + prior.grad
-        base, slope = jax.value_and_grad(reference.energy)(flat)
+        base, slope = jax.value_and_grad(self.reference.energy)(position)
         energy = jnp.where(jnp.isnan(energy), jnp.inf, energy)
         return energy - base, grad - slope, BaseEnergy(base, slope)
 
-    return trace(energies, example)
+
+def refer(energy_fn: TracedFunction, reference: Reference) -> ReferredEnergy:
+    """Return the energy split by a reference."""
+    return ReferredEnergy(energy_fn.consts, energy_fn.steps, energy_fn.returns, reference)

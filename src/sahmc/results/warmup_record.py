@@ -158,6 +158,9 @@ class WarmupRecord(Frozen):
     """The reference in which the ladder ends; None where that is a prior, or heat."""
     top: float | None
     """The highest temperature of the ladder: inf is the prior or the reference; None where there is no ladder."""
+    barrier: float | None
+    """The barrier Lambda between posterior and top: about how often a ladder of many levels turns a chain back on its
+    way. None where it was not measured."""
     lost: int
     """The number of chains that did not come down from the climb, and were put back where they were before it."""
     num_modes: int
@@ -191,7 +194,8 @@ class WarmupRecord(Frozen):
         if self.top is not None:
             top = "the prior" if math.isinf(self.top) else f"T = {self.top:.3g}"
             top = top if self.reference is None else "the reference"
-            lines.append(f"ladder      {regions} {self.tilt} levels, up to {top}")
+            barrier = "" if self.barrier is None else f"; barrier {self.barrier:.2g}"
+            lines.append(f"ladder      {regions} {self.tilt} levels, up to {top}{barrier}")
         if regions > 1:
             moved = np.abs(np.subtract(self.theta, self.theta[..., :1]) - self.theta_0)
             lines.append(

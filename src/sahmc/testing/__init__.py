@@ -2,10 +2,11 @@
 
 from sahmc.testing.invariance import check_invariance, grid_sampler
 from sahmc.testing.kernel import Check, check_kernel
-from sahmc.testing.targets import EVIDENCE, SUITE, EvidenceTarget, Target, eight_modes, mixture, sensor_network
+from sahmc.testing.targets import EVIDENCE, RAW, SUITE, EvidenceTarget, Target, eight_modes, mixture, sensor_network
 
 __all__ = [
     "EVIDENCE",
+    "RAW",
     "SUITE",
     "Check",
     "EvidenceTarget",

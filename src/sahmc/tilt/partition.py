@@ -102,9 +102,9 @@ class TemperatureLadder:
     """The curvature of the prior over that of the well."""
 
     @classmethod
-    def single(cls, beta: float, reference: float = 0.0) -> TemperatureLadder:
-        """Return a ladder of one level at any beta, 1 or not."""
-        return updated(cls([1.0], reference), betas=_floats([beta]))
+    def single(cls, beta: float, reference: float = 0.0, copies: int = 1) -> TemperatureLadder:
+        """Return a ladder of one level at any beta, 1 or not; or of ``copies`` of it."""
+        return updated(cls([1.0], reference), betas=_floats([beta] * copies))
 
     @classmethod
     def geometric(

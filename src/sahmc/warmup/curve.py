@@ -42,6 +42,14 @@ class LadderCurve:
         betas[0], betas[-1] = 1.0, beta_top
         return betas
 
+    def barrier(self, beta_top: float) -> float:
+        """Return the barrier Lambda up to ``beta_top``, the integral of E|E_1 - E_2| / 2 d beta (Syed et al., 2022).
+
+        It is that of energies which are normal at each level. A ladder of many levels turns chains back about so often.
+        """
+        end = np.interp(-math.log(beta_top + self.share), -self.grid, self.length)
+        return float(end) / math.sqrt(math.pi)
+
     def hottest_within(self, length: float) -> float:
         """Return the temperature at this ``length`` from beta = 1."""
         return 1 / max(math.exp(-np.interp(length, self.length, -self.grid)) - self.share, 1e-300)

@@ -43,6 +43,13 @@ class Ladder(NamedTuple):
     top: float | None
     """The temperature of the top: inf is the prior; None where the tilt knows no temperatures."""
 
+    @property
+    def barrier(self) -> float | None:
+        """The barrier Lambda between the ends of the ladder; None where it was not measured."""
+        if self.curve is None or self.top is None:
+            return None
+        return self.curve.barrier(0.0 if math.isinf(self.top) else 1 / self.top)
+
 
 def build_ladder(plan: Plan, pilot: Pilot | None, climb: Climb | None, many: bool) -> Ladder:
     """Return the tilt, its partition made from what was learnt unless it was given.

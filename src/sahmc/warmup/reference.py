@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sahmc.kernels.base import Kernel
+from sahmc.kernels.jump import Jump
 from sahmc.landscape.curvature import energies_and_gradients
 from sahmc.landscape.mode_finder import Found, ModeFinder
 from sahmc.landscape.modes import MOST_MODES, Modes
@@ -18,6 +19,7 @@ from sahmc.results.warmup_record import Climb, LearntReference, Pilot
 from sahmc.run.loop import RunState
 from sahmc.run.start import evaluate_starts
 from sahmc.warmup.climb import run_climb
+from sahmc.warmup.ladder import FEWEST_LEVELS
 from sahmc.warmup.pilot import effective_dim, fit_pilot
 from sahmc.warmup.tempered import WarmupContext, run_at_temperature
 
@@ -159,8 +161,8 @@ def heat_is_better(stay: Stay, found: Found, heat: Climb) -> bool:
 def come_down(context: WarmupContext, kernel: Kernel, pilot: Pilot, stay: Stay) -> Referred:
     """Let chains come down from draws of the reference, which is the prior from now on."""
     plan, reference = context.plan, stay.reference
-    energy_fn = refer(context.energy_fn, reference, jnp.asarray(stay.points[0]))
-    inner = WarmupContext(context.runner, energy_fn, replace(plan, has_prior=True))
+    energy_fn = refer(context.energy_fn, reference)
+    inner = WarmupContext(context.runner, energy_fn, replace(plan, has_prior=True), FEWEST_LEVELS)
     inside = stay.high[np.isfinite(stay.high)]
     mean_energy = float(stay.low.mean())
     well = fit_pilot(
@@ -176,7 +178,7 @@ def come_down(context: WarmupContext, kernel: Kernel, pilot: Pilot, stay: Stay) 
     home = np.asarray(stay.state.sahmc.chains.position)
     begun = stay.state._replace(sahmc=stay.state.sahmc._replace(chains=there.chains))
     moves = max(12, int((1 - STAY_SHARE) * plan.reference_moves))
-    done = run_climb(inner, begun, kernel, well, stay.finder.scale, home, moves)
+    done = run_climb(inner, begun, Jump(kernel, stay.found.jumps, reference), well, stay.finder.scale, home, moves)
     record = LearntReference(reference.num_parts, stay.broad, stay.overlap, done.climb.down)
     return Referred(inner, record, well, done.climb, done.state, done.draws, done.gradients)
 

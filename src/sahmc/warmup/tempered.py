@@ -20,6 +20,7 @@ from sahmc.run.step_size import init_step_size
 from sahmc.tilt.gain import Gain
 from sahmc.tilt.partition import TemperatureLadder
 from sahmc.tilt.target import ChainState
+from sahmc.tilt.theta import desired_frequencies, init_theta
 from sahmc.tilt.tilts import TemperedTilt
 
 STAGE_BYTES = 2**28
@@ -38,6 +39,9 @@ class WarmupContext:
     """The traced energy of the model, a function of a flat position."""
     plan: Plan
     """The arguments of the run, and its budget."""
+    copies: int = 1
+    """The number of levels, all of one temperature, with which plain moves are made: those of the ladder that is to
+    come, if its compiled loop is to serve for these moves too."""
 
 
 class TemperedMoves(NamedTuple):
@@ -105,14 +109,17 @@ def run_at_temperature(
     thin = max(thin, min(moves // FEWEST_DRAWS, memory_thin(state.sahmc.chains.position, moves)))
     tunes = plan.kernel.tunes_step_size
     dtype: Any = state.sahmc.chains.position.dtype
-    first = jnp.full(1, step_size if tunes else 1.0, dtype)
-    tilt = TemperedTilt(TemperatureLadder.single(beta))
-    setup = Setup(context.energy_fn, tilt, kernel, jnp.ones(1, dtype), Gain(1.0), plan.target_accept)
+    first = jnp.full(context.copies, step_size if tunes else 1.0, dtype)
+    tilt = TemperedTilt(TemperatureLadder.single(beta, copies=context.copies))
+    desired = desired_frequencies(None, context.copies).astype(dtype)
+    setup = Setup(context.energy_fn, tilt, kernel, desired, Gain(1.0), plan.target_accept)
     schedule = Schedule(learn_step=tunes, thin=thin)
-    state = state._replace(steps=init_step_size(first, eager=eager))
+    state = state._replace(
+        steps=init_step_size(first, eager=eager), sahmc=state.sahmc._replace(theta=init_theta(0 * first))
+    )
     done = context.runner.run(stage, state, setup, schedule, max(1, moves // thin), store=True)
     if done.interrupted:
         raise KeyboardInterrupt
     assert done.draws is not None
-    found = float(jnp.exp(done.state.steps.log_average[0]))
+    found = float(np.exp(np.mean(np.asarray(done.state.steps.log_average, float))))
     return TemperedMoves(done.state, done.draws, found, done.counts.gradients)

@@ -196,6 +196,7 @@ def _record(
         climb=found.climb,
         reference=None,
         top=ladder.top,
+        barrier=ladder.barrier,
         lost=found.lost,
         num_modes=max(1, int(adapted.modes.num)),
         kernel=adapted.setup.kernel.describe(),
