@@ -182,6 +182,34 @@ def table(args: argparse.Namespace) -> None:
     _signature(args.made_on, rows)
 
 
+def compare(args: argparse.Namespace) -> None:
+    """Two versions side by side: the first CSV is that of the older one."""
+    sides = []
+    for path in args.csv:
+        groups: dict[str, list[dict[str, str]]] = defaultdict(list)
+        for row in csv.DictReader(path.open()):
+            groups[row["target"]].append(row)
+        sides.append(groups)
+    print("| target | runs | largest error of a mass | wrong | wrong and silent | right with an error | log Z: rms z |")
+    print("|---|---|---|---|---|---|---|")
+    totals = [Counter(), Counter()]
+    for name in sorted(sides[1], key=_place):
+        both = [side.get(name, []) for side in sides]
+        counts = [_count(group) for group in both]
+        for total, count in zip(totals, counts, strict=True):
+            total.update(count)
+        worst = [f"{max(float(r['mass_error']) for r in group):.4f}" if group else "-" for group in both]
+        known = targets()[name]().log_normaliser is not None
+        z = [float(r["log_z"]) / float(r["log_z_error"]) for r in both[1] if known and r["log_z"] not in ("", "nan")]
+        rms = f"{(sum(v * v for v in z) / len(z)) ** 0.5:.2f} ({len(z)} runs)" if z else ""
+        cells = [" → ".join(str(c[key]) if c["runs"] else "-" for c in counts) for key in ("wrong", "silent", "wolf")]
+        runs = f"{counts[0]['runs']}, {counts[1]['runs']}"
+        print(f"| {name} | {runs} | {' → '.join(worst)} | {' | '.join(cells)} | {rms} |")
+    cells = [" → ".join(str(t[key]) for t in totals) for key in ("wrong", "silent", "wolf")]
+    print(f"| all | {totals[0]['runs']}, {totals[1]['runs']} | | {' | '.join(cells)} | |")
+    _signature(args.made_on, [row for group in sides[1].values() for row in group])
+
+
 def bars(args: argparse.Namespace) -> None:
     """The largest errors of seeds 0 to 4, at the default and the largest budget."""
     rows = [row for path in args.csv for row in csv.DictReader(path.open()) if int(row["seed"]) < 5]
@@ -247,7 +275,7 @@ def main() -> None:
     one.add_argument("--budgets", default="tiny,default,large")
     one.add_argument("--targets", default="")
     one.set_defaults(call=run)
-    for name, call in {"table": table, "bars": bars}.items():
+    for name, call in {"table": table, "bars": bars, "compare": compare}.items():
         two = commands.add_parser(name)
         two.add_argument("csv", type=Path, nargs="+")
         two.add_argument("--made-on", default="", help="hardware and JAX version, where the CSV was not made here")

@@ -76,7 +76,7 @@ class SAHMC(MCMCKernel):
     ``sahmc.numpyro.resample(mcmc)``; ``mcmc.print_summary()`` knows no weights.
 
     ``options`` are those of ``sahmc.sample`` that choose the algorithm: kernel, tilt, partition, gain, desired,
-    target_accept, jumps.
+    target_accept, jumps, reference.
     """
 
     sample_field = "z"
@@ -91,7 +91,7 @@ class SAHMC(MCMCKernel):
         one = (model is None) != (potential_fn is None)
         given = "both" if model is not None else "neither"
         require(one, "SAHMC takes either a model or a potential_fn", given, "pass one of them")
-        known = {"kernel", "tilt", "partition", "gain", "desired", "target_accept", "jumps"}
+        known = {"kernel", "tilt", "partition", "gain", "desired", "target_accept", "jumps", "reference"}
         stray = sorted(options.keys() - known)
         require(not stray, f"options of SAHMC are {', '.join(sorted(known))}", stray, "leave the others out")
         self._model, self._potential_fn, self._options = model, potential_fn, options
@@ -146,7 +146,14 @@ class SAHMC(MCMCKernel):
         if init_params is not None and many:
             init_params = [jax.tree.map(lambda x, k=k: x[k], init_params) for k in range(chains)]
         defaults = dict(
-            kernel="hmc", tilt="tempered", partition=None, gain=None, desired=None, target_accept=0.8, jumps=True
+            kernel="hmc",
+            tilt="tempered",
+            partition=None,
+            gain=None,
+            desired=None,
+            target_accept=0.8,
+            jumps=True,
+            reference=True,
         )
         plan = make_plan(
             made, draws=1, tune=num_warmup, chains=chains, thin=1, theta="shared", adapt="tune",
