@@ -250,7 +250,7 @@ class BasinMap:
             mine = mine[np.argsort(path[mine], kind="stable")]
             label[i], reach[i] = anchor[mine[0]], path[mine[0]]
             for j in mine[1:]:
-                self._merge(anchor[mine[0]], anchor[j], max(path[mine[0]], path[j]))
+                self._merge(int(anchor[mine[0]]), int(anchor[j]), float(max(path[mine[0]], path[j])))
         return len(self.anchor)
 
     def _merge(self, one: int, two: int, path: float) -> None:

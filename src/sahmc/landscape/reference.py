@@ -22,6 +22,8 @@ from sahmc.models.energy import BaseEnergy
 
 DENSE_DIM = 400
 """The largest dimension in which q knows how coordinates of a mode go together."""
+SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 40, 48, 64, 96, 128)
+"""The numbers of parts for which arrays have room: few, so that similar runs share compiled code."""
 EVEN_SHARE = 0.5
 """The share of q that all its components have alike; the rest goes by their masses."""
 
@@ -128,14 +130,13 @@ def around_all(draws: np.ndarray, inflation: float, dtype: Any) -> Reference:
 
 
 def _gaussians(weight: np.ndarray, mean: np.ndarray, factor: np.ndarray, dtype: Any) -> Reference:
-    """Return q of these parts, padded to a power of two so that similar runs share compiled code."""
+    """Return q of these parts, padded to one of SIZES."""
     if factor.ndim == 3:
         inverse, log_det = np.linalg.inv(factor), np.linalg.slogdet(factor)[1]
     else:
         inverse, log_det = 1 / factor, np.log(factor).sum(axis=1)
-    size = 2 ** math.ceil(math.log2(len(weight)))
-    pad = [0] * len(weight) + [0] * (size - len(weight))
-    order = np.where(np.arange(size) < len(weight), np.arange(size), pad)
+    size = next(size for size in SIZES if size >= len(weight))
+    order = np.where(np.arange(size) < len(weight), np.arange(size), 0)
     log_weight = np.where(np.arange(size) < len(weight), np.log(weight / weight.sum())[order], -np.inf)
     arrays = (log_weight, mean[order], factor[order], inverse[order], log_det[order])
     return Reference(*(jnp.asarray(array, dtype) for array in arrays))
