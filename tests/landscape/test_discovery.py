@@ -60,3 +60,8 @@ def test_a_pit_dug_by_rounding_is_no_mode():
     search.search(6)
     places = basins.anchor[counting(basins)]
     assert len(places) == 1 and np.abs(places).max() < 0.1
+
+
+def test_a_search_that_ends_while_it_finds_says_so():
+    assert found("far-gaussians-50", batches=2)[1].still_new
+    assert not found("odd-units-8")[1].still_new

@@ -40,6 +40,8 @@ class Discovery:
         """How many points from elsewhere came to each mode, by the anchor at its bottom."""
         self.complete = False
         """Whether it is unlikely that more would be found."""
+        self.still_new = False
+        """Whether the last batch, of several, brought a mode that was not known."""
 
     def look(self, points: np.ndarray) -> None:
         """Let points (point, dim) go downhill, from wherever they are."""
@@ -53,14 +55,15 @@ class Discovery:
         brought nothing.
         """
         idle = 0
-        for _ in range(most):
+        for batch in range(most):
             known = counting(self.basins)
             arm = self.rng.choice(len(self.left), DESCENTS_AT_ONCE, p=self.left / self.left.sum())
             centre = known[self.rng.integers(len(known), size=len(arm))]
             label = self.basins.settle(self._points(known, centre, arm), QUENCH_STEPS)
             moved = self._count(label, centre)
             np.add.at(self.left, arm[moved], 1.0)
-            idle = idle + 1 if set(counting(self.basins).tolist()) <= set(known.tolist()) else 0
+            new = not np.isin(self.basins.basin[counting(self.basins)], self.basins.basin[known]).all()
+            self.still_new, idle = new and batch > 0, 0 if new else idle + 1
             seldom = sum(number < FEWEST_ARRIVALS for number in self.arrivals.values())
             self.complete = idle >= FEWEST_BATCHES and (len(self.arrivals) < 2 or not seldom)
             if self.complete:

@@ -45,8 +45,8 @@ class Found(NamedTuple):
     """The lowest points of all modes whose mass counts, (mode, dim), those of largest mass first."""
     covered: float
     """The share of their mass, by Laplace's approximation, in modes that draws belong to."""
-    complete: bool
-    """Whether a search far from all modes, if there was one, ended because nothing new turned up."""
+    still_new: bool
+    """Whether the last batch of points far from all modes still brought a new one."""
     spent: int
     """The gradients spent."""
 
@@ -105,7 +105,7 @@ class ModeFinder:
         mass = np.exp(log_mass[kept] - log_mass.max(initial=-np.inf))
         visited = np.isin(basins.basin[lowest[kept]], basins.basin[:early])
         covered = float(mass[visited].sum() / max(mass.sum(), 1e-300))
-        return Found(modes, by_curvature, jumps, minima, covered, search.complete, basins.spent)
+        return Found(modes, by_curvature, jumps, minima, covered, search.still_new, basins.spent)
 
     def _acceptance(self, modes: Modes, basins: BasinMap) -> float:
         """Return the share of jumps between ``modes`` that would be accepted at late draws."""

@@ -165,6 +165,8 @@ class WarmupRecord(Frozen):
     """The number of chains that did not come down from the climb, and were put back where they were before it."""
     num_modes: int
     """The number of modes that are known; 1 if none were looked for or no other was found."""
+    still_new: bool
+    """Whether the search for modes ended, for want of budget, while it still brought new ones."""
     kernel: Mapping[str, Any]
     """The kernel that was tuned: its name, metric, and how many moves of how many steps make an iteration."""
     tilt: str

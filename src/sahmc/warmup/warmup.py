@@ -199,6 +199,7 @@ def _record(
         barrier=ladder.barrier,
         lost=found.lost,
         num_modes=max(1, int(adapted.modes.num)),
+        still_new=found.found is not None and found.found.still_new,
         kernel=adapted.setup.kernel.describe(),
         tilt=ladder.tilt.name,
         theta_0=theta_0,

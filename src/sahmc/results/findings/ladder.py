@@ -31,6 +31,9 @@ SHORT_LADDER = 0.3
 """The overlap of the ends of a ladder from which on there is nowhere to travel."""
 LOW_TOP = 3.0
 """The temperature below which a ladder that heavy tails end is no look-out for other modes."""
+MANY_MODES = 20
+"""The known modes from which on a search that still brought new ones is reported; where there are few, points of one
+that bends were taken for several."""
 LEAST_RUNGS = 10
 """The number of temperatures that the climb should have."""
 
@@ -52,6 +55,15 @@ def check_ladder(record: RunRecord) -> Iterator[Finding]:
         )
     if climb is None:
         return
+    if record.warmup.still_new and record.warmup.num_modes >= MANY_MODES:
+        yield Finding(
+            "modes",
+            WARNING,
+            f"The search for modes still found new ones when its share of tune was spent: {record.warmup.num_modes} "
+            "modes are known, and there may be more.",
+            float(record.warmup.num_modes),
+            "Raise tune.",
+        )
     tune = record.settings["tune"]
     if len(climb.down) < LEAST_RUNGS and not climb.ran_away:
         yield Finding(
