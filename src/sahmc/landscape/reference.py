@@ -17,11 +17,10 @@ from scipy.special import logsumexp
 
 from sahmc._support.pytree import strategy
 from sahmc._support.traced import TracedFunction
+from sahmc.landscape.gaussians import DENSE_DIM
 from sahmc.landscape.modes import EXACT, Modes
 from sahmc.models.energy import BaseEnergy
 
-DENSE_DIM = 400
-"""The largest dimension in which q knows how coordinates of a mode go together."""
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 40, 48, 64, 96, 128)
 """The numbers of parts for which arrays have room: few, so that similar runs share compiled code."""
 EVEN_SHARE = 0.5
