@@ -18,13 +18,11 @@ from scipy.special import logsumexp
 from sahmc._support.pytree import strategy
 from sahmc._support.traced import TracedFunction
 from sahmc.landscape.gaussians import DENSE_DIM
-from sahmc.landscape.modes import EXACT, Modes
+from sahmc.landscape.modes import EXACT
 from sahmc.models.energy import BaseEnergy
 
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 40, 48, 64, 96, 128)
 """The numbers of parts for which arrays have room: few, so that similar runs share compiled code."""
-EVEN_SHARE = 0.5
-"""The share of q that all its components have alike; the rest goes by their masses."""
 
 
 @strategy
@@ -79,41 +77,17 @@ class Reference:
 
     def energies(self, points: np.ndarray) -> np.ndarray:
         """Return -log q of points (..., dim), as ``energy`` does, on the host."""
-        flat = points.reshape(-1, points.shape[-1]).astype(float)
-        parts = np.full((len(self.log_det), len(flat)), -np.inf)
-        for k in np.flatnonzero(np.isfinite(np.asarray(self.log_weight))):
-            away, inverse = flat - np.asarray(self.mean, float)[k], np.asarray(self.inverse, float)[k]
+        flat = points.reshape(-1, points.shape[-1])
+        return -np.asarray(logsumexp(self.log_parts(flat), axis=0)).reshape(points.shape[:-1])
+
+    def log_parts(self, points: np.ndarray) -> np.ndarray:
+        """Return the log of the share that each Gaussian has of q at points (point, dim), as (part, point)."""
+        parts = np.full((self.num_parts, len(points)), -0.5 * points.shape[1] * math.log(2 * math.pi))
+        for k in range(len(parts)):
+            away, inverse = points - np.asarray(self.mean, float)[k], np.asarray(self.inverse, float)[k]
             z = away * inverse if inverse.ndim == 1 else away @ inverse.T
-            parts[k] = float(self.log_weight[k]) - 0.5 * (z**2).sum(axis=1) - float(self.log_det[k])
-        found = 0.5 * flat.shape[1] * math.log(2 * math.pi) - logsumexp(parts, axis=0)
-        return np.asarray(found).reshape(points.shape[:-1])
-
-
-def inflation(dim: int) -> float:
-    """Return the factor by which q is wider than the modes that it is fitted to: less, the more dimensions there are.
-
-    The energies of q and of the modes are then about as far apart in any dimension.
-    """
-    return math.sqrt(1 + 1 / math.sqrt(dim))
-
-
-def around_modes(modes: Modes, log_mass: np.ndarray) -> Reference:
-    """Return q with a Gaussian around each of ``modes``, weighted by their masses but none left out.
-
-    ``log_mass`` are the logs of the masses that are expected of them.
-    """
-    num = int(modes.num)
-    weight = np.exp(log_mass[:num] - log_mass[:num].max())
-    weight = (1 - EVEN_SHARE) * weight / weight.sum() + EVEN_SHARE / num
-    sd = np.asarray(modes.sd, float)[:num]
-    factors = sd * np.exp(np.log(np.asarray(modes.stretch, float)[:num]).mean(axis=1))[:, None]
-    if sd.shape[1] <= DENSE_DIM:
-        axes, stretch = (np.asarray(part, float)[:num] for part in (modes.axes, modes.stretch))
-        common = np.asarray(modes.common, float)
-        common = np.diag(common) if common.ndim == 1 else common
-        along = np.eye(sd.shape[1]) + np.einsum("kia,ka,kja->kij", axes, stretch - 1, axes)
-        factors = sd[:, :, None] * (common @ along)
-    return _gaussians(weight, np.asarray(modes.mean, float)[:num], inflation(sd.shape[1]) * factors, modes.mean.dtype)
+            parts[k] += float(self.log_weight[k]) - 0.5 * (z**2).sum(axis=1) - float(self.log_det[k])
+        return parts
 
 
 def around_all(draws: np.ndarray, inflation: float, dtype: Any) -> Reference:
@@ -125,11 +99,11 @@ def around_all(draws: np.ndarray, inflation: float, dtype: Any) -> Reference:
         share = dim / (dim + len(draws))
         z = away / factor
         factor = factor[:, None] * np.linalg.cholesky((1 - share) * z.T @ z / len(z) + share * np.eye(dim))
-    return _gaussians(np.ones(1), mean[None], inflation * factor[None], dtype)
+    return mixture_of(np.ones(1), mean[None], inflation * factor[None], dtype)
 
 
-def _gaussians(weight: np.ndarray, mean: np.ndarray, factor: np.ndarray, dtype: Any) -> Reference:
-    """Return q of these parts, padded to one of SIZES."""
+def mixture_of(weight: np.ndarray, mean: np.ndarray, factor: np.ndarray, dtype: Any) -> Reference:
+    """Return q with parts of these weights, means and factors F, padded to one of SIZES."""
     if factor.ndim == 3:
         inverse, log_det = np.linalg.inv(factor), np.linalg.slogdet(factor)[1]
     else:

@@ -14,7 +14,8 @@ from sahmc.kernels.jump import Jump
 from sahmc.landscape.curvature import energies_and_gradients
 from sahmc.landscape.mode_finder import Found, ModeFinder
 from sahmc.landscape.modes import MOST_MODES, Modes
-from sahmc.landscape.reference import Reference, around_all, around_modes, refer
+from sahmc.landscape.parts import Parts, fit_reference
+from sahmc.landscape.reference import Reference, around_all, refer
 from sahmc.results.warmup_record import Climb, LearntReference, Pilot
 from sahmc.run.loop import RunState
 from sahmc.run.start import evaluate_starts
@@ -27,6 +28,8 @@ STAY_SHARE = 0.5
 """The share of the moves that chains stay in the modes; with the rest they come down from the reference."""
 REFERENCE_DRAWS = 512
 """The number of draws of q whose energies tell how far away the posterior is."""
+DRAWS_PER_PART = 32
+"""The number of draws of each Gaussian, at least, that tell how much of it is wanted."""
 BROAD_INFLATION = 1.5
 """The factor by which one Gaussian over all modes is wider than they are."""
 LEAST_OVERLAP = 0.15
@@ -107,17 +110,12 @@ def stay_in_modes(
     broad = len(found.minima) > MOST_MODES
     if broad:
         seen = np.concatenate([found.minima, again.minima, late.reshape(-1, late.shape[-1])])
-        references = [around_all(seen, BROAD_INFLATION, late.dtype)]
+        reference, looked = around_all(seen, BROAD_INFLATION, late.dtype), 0
     else:
-        pictures = [again.modes] if again.by_curvature is again.modes else [again.modes, again.by_curvature]
-        references = [around_modes(modes, _log_masses(context, modes)) for modes in pictures]
-    tried = []
-    for reference in references:
-        points = reference.draws(max(REFERENCE_DRAWS, plan.chains), seed=len(finder.draws))
-        high = energies_and_gradients(context.energy_fn, points)[0] - reference.energies(points)
-        low = np.asarray(made.draws.energy, float)[-len(late) :] - reference.energies(late)
-        tried.append((overlap(low, high), reference, points, high, low))
-    share, reference, points, high, low = max(tried, key=lambda each: each[0])
+        reference, looked = _around_modes(context, again, len(finder.draws))
+    points = reference.draws(max(REFERENCE_DRAWS, plan.chains), seed=len(finder.draws))
+    high = energies_and_gradients(context.energy_fn, points)[0] - reference.energies(points)
+    low = np.asarray(made.draws.total_energy, float)[-len(late) :] - reference.energies(late)
     return Stay(
         state=made.state,
         step_size=made.step_size,
@@ -128,9 +126,9 @@ def stay_in_modes(
         points=points,
         high=high,
         low=low,
-        overlap=share,
+        overlap=overlap(low, high),
         gradients=made.gradients,
-        gradients_modes=again.spent + len(references) * len(points),
+        gradients_modes=again.spent + looked + len(points),
     )
 
 
@@ -193,7 +191,7 @@ def _spread(context: WarmupContext, state: RunState, found: Found) -> RunState:
         return state
     which = np.arange(len(chains.energy)) % num
     minimum = np.asarray(found.modes.minimum)[:num]
-    points = around_modes(found.modes, np.zeros(num)).draws_of(which, seed=num)
+    points = Parts.of(found.modes).weighed(np.ones(num), minimum.dtype).draws_of(which, seed=num)
     energy = energies_and_gradients(context.energy_fn, points)[0]
     lowest = energies_and_gradients(context.energy_fn, minimum)[0][which]
     fair = energy < lowest + FAIR_NATS + 2.0 * points.shape[1]
@@ -201,8 +199,18 @@ def _spread(context: WarmupContext, state: RunState, found: Found) -> RunState:
     return state._replace(sahmc=state.sahmc._replace(chains=there.chains))
 
 
-def _log_masses(context: WarmupContext, modes: Modes) -> np.ndarray:
-    """Return the logs of the masses that the Gaussians of ``modes`` have by their depth and width."""
-    num = int(modes.num)
-    minimum = np.asarray(modes.minimum)[:num]
-    return np.asarray(modes.log_det, float)[:num] - energies_and_gradients(context.energy_fn, minimum)[0]
+def _around_modes(context: WarmupContext, found: Found, seed: int) -> tuple[Reference, int]:
+    """Return a reference around all modes that were ``found``, and the energies computed.
+
+    Modes are described by draws, by curvature, or by both: where a mode is narrow in the middle and wide outside, each
+    sees what the other does not.
+    """
+    pictures = [Parts.of(found.modes)]
+    if found.by_curvature is not found.modes and 2 * len(pictures[0].mode) <= MOST_MODES:
+        pictures.append(Parts.of(found.by_curvature))
+    num = max(REFERENCE_DRAWS, DRAWS_PER_PART * len(pictures) * len(pictures[0].mode))
+
+    def energy(points: np.ndarray) -> np.ndarray:
+        return energies_and_gradients(context.energy_fn, points)[0]
+
+    return fit_reference(pictures, energy, num, seed, found.minima.dtype)

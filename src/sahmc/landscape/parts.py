@@ -1,0 +1,121 @@
+"""The parts of a reference: Gaussians around the modes, and how much of each is wanted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import logsumexp
+
+from sahmc.landscape.gaussians import DENSE_DIM
+from sahmc.landscape.modes import Modes
+from sahmc.landscape.reference import Reference, mixture_of
+
+EVEN_SHARE = 0.5
+"""The share of q that all modes have alike; the rest goes by their masses."""
+EM_STEPS = 50
+"""The steps of expectation maximisation by which parts are weighed."""
+WORTH = 0.02
+"""The nats, as a mean over the posterior, by which more parts must be better than fewer: each costs in every move."""
+
+
+def inflation(dim: int) -> float:
+    """Return the factor by which q is wider than the modes that it is fitted to: less, the more dimensions there are.
+
+    The energies of q and of the modes are then about as far apart in any dimension.
+    """
+    return math.sqrt(1 + 1 / math.sqrt(dim))
+
+
+class Parts(NamedTuple):
+    """Gaussians that may be parts of a reference, not weighed yet."""
+
+    mode: np.ndarray
+    """The mode that each one describes, (part,); a mode may have several."""
+    mean: np.ndarray
+    """The means, (part, dim)."""
+    factor: np.ndarray
+    """F of each, with covariance F F': (part, dim, dim) or, in many dimensions, the sds (part, dim)."""
+
+    @classmethod
+    def of(cls, modes: Modes) -> Parts:
+        """Return the Gaussians by which ``modes`` are described, a little wider than these."""
+        num = int(modes.num)
+        sd = np.asarray(modes.sd, float)[:num]
+        factor = sd * np.exp(np.log(np.asarray(modes.stretch, float)[:num]).mean(axis=1))[:, None]
+        if sd.shape[1] <= DENSE_DIM:
+            axes, stretch = (np.asarray(part, float)[:num] for part in (modes.axes, modes.stretch))
+            common = np.asarray(modes.common, float)
+            common = np.diag(common) if common.ndim == 1 else common
+            along = np.eye(sd.shape[1]) + np.einsum("kia,ka,kja->kij", axes, stretch - 1, axes)
+            factor = sd[:, :, None] * (common @ along)
+        return cls(np.arange(num), np.asarray(modes.mean, float)[:num], inflation(sd.shape[1]) * factor)
+
+    def joined(self, others: Parts) -> Parts:
+        """Return these and others."""
+        return Parts(*(np.concatenate(pair) for pair in zip(self, others, strict=True)))
+
+    def chosen(self, which: np.ndarray) -> Parts:
+        """Return some of them."""
+        return Parts(*(part[which] for part in self))
+
+    def weighed(self, weight: np.ndarray, dtype: Any) -> Reference:
+        """Return the mixture of them with these weights."""
+        return mixture_of(weight, self.mean, self.factor, dtype)
+
+
+def even_weights(parts: Parts, weight: np.ndarray) -> np.ndarray:
+    """Return weights of ``parts`` of which EVEN_SHARE goes to all modes alike, so that none is left out."""
+    weight = weight / weight.sum()
+    by_mode = np.bincount(parts.mode, weight)
+    within = weight / np.maximum(by_mode, 1e-300)[parts.mode]
+    return within * ((1 - EVEN_SHARE) * by_mode + EVEN_SHARE / len(by_mode))[parts.mode]
+
+
+def fit_reference(
+    pictures: list[Parts], energy: Callable[[np.ndarray], np.ndarray], num: int, seed: int, dtype: Any
+) -> tuple[Reference, int]:
+    """Return the reference that is most like the posterior, made of any of ``pictures`` of its modes or of all of them.
+
+    ``energy`` gives -log density of points (point, dim), of which about ``num`` are looked at; their number is returned
+    too. They are draws of all parts, weighed by how much more of the posterior than of these there is, so that no chain
+    has to have been where the mass is. One picture does where all together are better by less than WORTH nats.
+    """
+    every = pictures[0]
+    for picture in pictures[1:]:
+        every = every.joined(picture)
+    size = len(every.mode)
+    even = every.weighed(np.ones(size), float)
+    points = even.draws_of(np.arange(-(-num // size) * size) % size, seed).astype(dtype)
+    log_part = even.log_parts(points)
+    log_weight = -energy(points) - logsumexp(log_part, axis=0)
+    share = np.where(np.isnan(log_weight), -np.inf, log_weight)
+    share = np.exp(share - max(share.max(), -np.finfo(float).max))
+    share = np.minimum(share, share.sum() * len(share) ** -0.5)  # one draw alone must not decide
+    share /= max(share.sum(), 1e-300)
+
+    starts = np.cumsum([0] + [len(picture.mode) for picture in pictures])
+    choices = [np.arange(*ends) for ends in pairwise(starts)]
+    choices += [np.arange(size)] if len(pictures) > 1 else []
+    fitted = [_fit_weights(log_part[choice], share) for choice in choices]
+    best = max(score for _, score in fitted)
+    k = next(k for k, (_, score) in enumerate(fitted) if score >= best - WORTH)
+    chosen = every.chosen(choices[k])
+    return chosen.weighed(even_weights(chosen, fitted[k][0]), dtype), len(points)
+
+
+def _fit_weights(log_part: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return the weights with which a mixture is likeliest, by expectation maximisation, and its mean log density.
+
+    ``log_part`` are the log densities of its parts at some points, (part, point), of which each counts by its ``share``.
+    """
+    weight = np.full(len(log_part), 1 / len(log_part))
+    for _ in range(EM_STEPS):
+        likely = np.log(np.maximum(weight, 1e-300))[:, None] + log_part
+        total = logsumexp(likely, axis=0)
+        weight = np.maximum(np.exp(likely - total) @ share, 1e-12)
+        weight /= weight.sum()
+    return weight, float(share @ total)
