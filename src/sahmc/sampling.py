@@ -330,6 +330,10 @@ def _result(
     )
     if warm.beside is not None and whole and settings["adapt"] == "tune":
         record = dataclasses.replace(record, bridge=_bridge(record, warm.beside, positions))
+    if warm.prior is not None:
+        low, high = warm.prior
+        mass = bridge_to_reference(low, np.full(low.shape, 1 / low.size), high)
+        record = dataclasses.replace(record, prior_mass=(float(mass.mean), float(mass.mcse)))
     if int(live.modes.num) and whole and not presses.pressed:
         modes, looked = live.find_modes(record.draws)
         record = dataclasses.replace(record, modes=modes, num_gradients=record.num_gradients + looked)

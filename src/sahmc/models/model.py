@@ -11,7 +11,7 @@ import numpy as np
 
 from sahmc._support.frozen import Frozen
 from sahmc._support.types import Position, PositionFn
-from sahmc._support.validate import require, require_function
+from sahmc._support.validate import require, require_flag, require_function
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,9 @@ class Model:
     ``constrain``, ``unconstrain``
         A function from a position to a dict of named variables, which draws then are; and the way back, from such
         variables in ``initvals`` to a position. The log density must include the Jacobian.
+    ``prior_normalised``
+        Whether exp(log_prior) is known to integrate to 1. Where it is not, and the ladder does not end in the prior, its
+        mass is measured, which adds to the error of ``Result.log_evidence``.
     ``labels``
         Names of dimensions, their coordinates, and data, for ArviZ.
 
@@ -62,6 +65,7 @@ class Model:
     constrain: PositionFn | None = None
     unconstrain: Callable[[Mapping[str, Any]], Position] | None = None
     labels: Labels = field(default_factory=Labels)
+    prior_normalised: bool = False
 
     def __post_init__(self) -> None:
         apart = self.log_likelihood is not None and self.log_prior is not None
@@ -75,6 +79,7 @@ class Model:
         )
         must = "labels must be Labels(coords=..., dims=...)"
         require(isinstance(self.labels, Labels), must, self.labels, "leave them out, or pass Labels")
+        require_flag(self.prior_normalised, "prior_normalised")
         for name in (*given, "start", "constrain", "unconstrain"):
             require_function(getattr(self, name), name, "a key" if name == "start" else "a position")
 

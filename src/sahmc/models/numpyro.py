@@ -63,7 +63,12 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
     if not masked:
         parts = {name: _without_masks(part) for name, part in parts.items()}
     return Model(
-        **parts, start=start, constrain=setup.postprocess_fn, unconstrain=unconstrain, labels=_labels(sites, example)
+        **parts,
+        start=start,
+        constrain=setup.postprocess_fn,
+        unconstrain=unconstrain,
+        labels=_labels(sites, example),
+        prior_normalised="log_prior" in parts and all(map(_is_whole, latent.values())),
     )
 
 
@@ -196,6 +201,13 @@ def _is_improper(distribution: Any) -> bool:
     while hasattr(distribution, "base_dist"):
         distribution = distribution.base_dist
     return isinstance(distribution, dist.ImproperUniform)
+
+
+def _is_whole(site: Mapping[str, Any]) -> bool:
+    """Tell whether the density of a latent site enters as it is, neither masked nor scaled, so that it has mass 1."""
+    from numpyro import distributions as dist
+
+    return site["scale"] is None and not any(isinstance(d, dist.MaskedDistribution) for d in _layers(site["fn"]))
 
 
 def _part(model: Any, args: Any, kwargs: Any, observed: bool, position: Position) -> Any:

@@ -17,6 +17,9 @@ from sahmc.models.model import Labels, Model
 JITTER = 1.0
 """The distance from PyMC's initial point within which chains start uniformly, in every unconstrained coordinate."""
 
+ONTO = {"LogTransform", "LogOddsTransform", "Interval", "IntervalTransform", "SimplexTransform", "LogExpM1"}
+"""The names of PyMC's transforms whose values reach the whole support of a variable, and each point of it once."""
+
 
 def from_pymc(model: Any) -> Model:
     """Return a PyMC model as a ``Model``, its log density translated to JAX, without callbacks.
@@ -64,7 +67,16 @@ def from_pymc(model: Any) -> Model:
         constrain=lambda position: dict(zip([v.name for v in outputs], constrain(position), strict=True)),
         unconstrain=lambda values: as_position(_initial_point(model, values)),
         labels=_labels(model),
+        prior_normalised=not improper and all(map(_is_onto, model.rvs_to_transforms.values())),
     )
+
+
+def _is_onto(transform: Any) -> bool:
+    """Tell whether a transform, or None, is known to reach the whole support once, so that a prior keeps its mass.
+
+    An ordered vector is but a part of its support, and an angle comes back every turn.
+    """
+    return transform is None or type(transform).__name__ in ONTO
 
 
 def _jaxified(get_jaxified_graph: Any, model: Any, outputs: Any) -> Callable[[Any], Any]:

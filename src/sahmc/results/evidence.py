@@ -82,7 +82,8 @@ def log_evidence(record: RunRecord, method: str = "theta") -> Expectation:
     )
     if undermined:
         return UNKNOWN
-    return ESTIMATORS[method](record)
+    found, mass = ESTIMATORS[method](record), record.prior_mass
+    return found if mass is None else Expectation(found.mean - mass[0], np.hypot(found.mcse, mass[1]))
 
 
 def knows_evidence(record: RunRecord) -> bool:

@@ -65,6 +65,7 @@ def save(record: RunRecord, path: str | PathLike[str], overwrite: bool) -> None:
         labels=json.dumps(_labels_text(record.labels)),
         groups=json.dumps(sorted(tree.children)),
         bridge=json.dumps(record.bridge),
+        prior_mass=json.dumps(record.prior_mass),
     )
     write_store(tree, _take_out(tree, record, index), SEALED, target)
 
@@ -136,6 +137,7 @@ def load(path: str | PathLike[str]) -> RunRecord:
         warmup_draws=_draws(tree, "warmup_", structure) if "warmup_posterior" in tree.children else None,
         findings=tuple(Finding(*row) for row in json.loads(about["findings"])),
         bridge=None if (bridge := json.loads(about["bridge"])) is None else tuple(bridge),
+        prior_mass=None if (mass := json.loads(about.get("prior_mass", "null"))) is None else tuple(mass),
     )
 
 

@@ -212,6 +212,8 @@ class RunRecord(Frozen):
     """The findings: what is wrong with the run, errors first."""
     bridge: tuple[float, float] | None = None
     """The log of the integral of the density and its error, by a bridge to a reference beside the ladder, if any."""
+    prior_mass: tuple[float, float] | None = None
+    """The log of the mass of the prior and its error, where they were measured because the ladder does not end in it."""
 
     @property
     def weight(self) -> np.ndarray:

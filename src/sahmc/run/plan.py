@@ -50,11 +50,15 @@ class Plan:
     jumps: bool
     """Whether chains jump between known modes; False for a kernel that uses no gradient."""
     reference: bool
-    """Whether the ladder of a model without a prior of its own may end in a reference that is learnt."""
+    """Whether the ladder may end in a reference that is learnt."""
     has_prior: bool
     """Whether the model keeps its prior apart from the likelihood."""
     moves: int
     """The number of moves that make one iteration."""
+    prior_normalised: bool = False
+    """Whether the prior is known to integrate to 1."""
+    spent: int = 0
+    """The moves spent on a reference in which the ladder then does not end."""
 
     @property
     def needs_pilot(self) -> bool:
@@ -78,8 +82,8 @@ class Plan:
 
     @property
     def learns_reference(self) -> bool:
-        """Whether the ladder ends in a reference that is learnt: where it is found, and no prior is known."""
-        return self.reference and self.tilt is TemperedTilt and self.looks_for_modes and not self.has_prior
+        """Whether the ladder may end in a reference that is learnt: where it is found by the warm-up."""
+        return self.reference and self.tilt is TemperedTilt and self.looks_for_modes
 
     @property
     def search_batches(self) -> int:
@@ -105,10 +109,15 @@ class Plan:
         return max(12, self.tune * self.moves // 5) if self.learns_reference else 0
 
     @property
+    def stay_moves(self) -> int:
+        """Those of them, half, that chains stay in the modes to learn it; with the others they come down from it."""
+        return max(4, self.reference_moves // 2)
+
+    @property
     def stages(self) -> dict[str, int]:
         """The moves that are planned for each stage, by its name."""
         pilot = self.pilot_moves * 3 // (2 if self.has_prior else 3)
-        climb = self.climb_moves + self.reference_moves
+        climb = self.climb_moves + self.reference_moves + self.spent
         adapt = max(0, self.tune * self.moves - pilot - climb)
         return {"pilot": pilot, "climb": climb, "adapt": adapt, "draw": self.draws * self.moves_per_draw}
 
@@ -171,6 +180,7 @@ def make_plan(
         jumps=jumps and kernel.uses_gradient,
         reference=reference,
         has_prior=has_prior,
+        prior_normalised=model.prior_normalised,
         moves=kernel.moves,
         **numbers,
     )

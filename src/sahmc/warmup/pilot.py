@@ -42,6 +42,8 @@ class PilotOutcome(NamedTuple):
     """The draws at beta = 1, (draw, chain, dim)."""
     gradients: int
     """The gradients spent."""
+    prior: Draw | None = None
+    """The draws at beta = 0, arrays (draw, chain, ...), where there is a prior."""
 
 
 def fit_pilot(dim: float, mean_energy: float, prior_energy: float | None, **fields: Any) -> Pilot:
@@ -116,11 +118,12 @@ def run_pilot(context: WarmupContext, state: RunState) -> PilotOutcome:
         return PilotOutcome(pilot, kernel, second.state, late.position, spent)
 
     third = run_at_temperature(context, "pilot", second.state, kernel, 0.0, step, num // 2)
-    prior_energy = _late(third.draws).energy
+    prior = _late(third.draws)
+    prior_energy = prior.energy
     inside = prior_energy[np.isfinite(prior_energy)]  # elsewhere the likelihood is zero
     median = float(np.median(inside)) if inside.size else mean_energy
     pilot = fit_pilot(size, mean_energy, median, step_size=step, step_size_prior=third.step_size, **fields)
-    return PilotOutcome(pilot, kernel, third.state, late.position, spent + third.gradients)
+    return PilotOutcome(pilot, kernel, third.state, late.position, spent + third.gradients, prior)
 
 
 def first_variances(context: WarmupContext, state: RunState) -> tuple[np.ndarray, int]:

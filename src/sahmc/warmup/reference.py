@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -24,21 +23,12 @@ from sahmc.warmup.ladder import FEWEST_LEVELS
 from sahmc.warmup.pilot import effective_dim, fit_pilot
 from sahmc.warmup.tempered import WarmupContext, run_at_temperature
 
-STAY_SHARE = 0.5
-"""The share of the moves that chains stay in the modes; with the rest they come down from the reference."""
 REFERENCE_DRAWS = 512
 """The number of draws of q whose energies tell how far away the posterior is."""
 DRAWS_PER_PART = 32
 """The number of draws of each Gaussian, at least, that tell how much of it is wanted."""
 BROAD_INFLATION = 1.5
 """The factor by which one Gaussian over all modes is wider than they are."""
-LEAST_OVERLAP = 0.15
-"""The chance that a draw of q would be accepted in place of one of the posterior, below which heat is the better top,
-if heat joins the modes at all: where modes are bent, q lies beside them."""
-HEAT_DIM = 20
-"""The largest dimension in which heat is ever the better top: in more, there is too much of it."""
-LEAST_COVERED = 0.9
-"""The share of the mass in modes that chains came to after the climb, if heat is to join the modes."""
 FAIR_NATS = 10.0
 """The nats, and two more for each dimension, by which a draw of a mode may be above its minimum."""
 SETTLING = 4
@@ -101,9 +91,8 @@ def stay_in_modes(
     ``state`` holds the chains wherever they are.
     """
     plan = context.plan
-    stay = max(4, int(STAY_SHARE * plan.reference_moves))
     state = _spread(context, state, found)
-    made = run_at_temperature(context, "climb", state, kernel, 1.0, pilot.step_size, stay, thin=4)
+    made = run_at_temperature(context, "climb", state, kernel, 1.0, pilot.step_size, plan.stay_moves, thin=4)
     late = np.asarray(made.draws.position)[len(made.draws.energy) // SETTLING :]
     finder = finder.with_draws(late)
     again = finder.find(late[-1], found.modes)
@@ -142,20 +131,6 @@ def overlap(low: np.ndarray, high: np.ndarray) -> float:
     return float(np.exp(np.minimum(gain, 0.0)).mean())
 
 
-def heat_is_better(stay: Stay, found: Found, heat: Climb) -> bool:
-    """Tell whether the ladder had better end in heat than in the reference.
-
-    ``found`` are the modes known after the climb to high temperatures, ``heat``.
-    """
-    joins = (
-        stay.points.shape[1] <= HEAT_DIM
-        and not heat.ran_away
-        and math.isfinite(heat.melting)
-        and found.covered > LEAST_COVERED
-    )
-    return joins and not stay.broad and stay.overlap < LEAST_OVERLAP
-
-
 def come_down(context: WarmupContext, kernel: Kernel, pilot: Pilot, stay: Stay) -> Referred:
     """Let chains come down from draws of the reference, which is the prior from now on."""
     plan, reference = context.plan, stay.reference
@@ -175,7 +150,7 @@ def come_down(context: WarmupContext, kernel: Kernel, pilot: Pilot, stay: Stay) 
     _, there = evaluate_starts(energy_fn, jnp.asarray(stay.points[: plan.chains]))
     home = np.asarray(stay.state.sahmc.chains.position)
     begun = stay.state._replace(sahmc=stay.state.sahmc._replace(chains=there.chains))
-    moves = max(12, int((1 - STAY_SHARE) * plan.reference_moves))
+    moves = max(12, plan.reference_moves - plan.stay_moves)
     done = run_climb(inner, begun, Jump(kernel, stay.found.jumps, reference), well, stay.finder.scale, home, moves)
     record = LearntReference(reference.num_parts, stay.broad, stay.overlap, done.climb.down)
     return Referred(inner, record, well, done.climb, done.state, done.draws, done.gradients)

@@ -1,0 +1,77 @@
+"""The exploration: chains climb and come down, and modes are looked for from all that they saw."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool
+
+from sahmc.landscape.mode_finder import DESCENTS, Found, ModeFinder
+from sahmc.landscape.modes import Modes, no_modes
+from sahmc.results.warmup_record import Climb
+from sahmc.run.loop import RunState
+from sahmc.warmup.climb import run_climb
+from sahmc.warmup.pilot import PilotOutcome
+from sahmc.warmup.tempered import WarmupContext
+
+LOST_NATS, LOST_NATS_PER_DIM = 20.0, 5.0
+"""The nats above the pilot's mean energy, and more for each dimension, where a chain that cooled has lost its way."""
+HOT_BATCHES = 2
+"""The batches of points that chains came to when hot, which go downhill."""
+
+
+class Landscape(NamedTuple):
+    """The picture of the posterior that the climb has given, and the chains spread over it."""
+
+    state: RunState
+    """The chains after the climb."""
+    climb: Climb | None
+    """The record of the climb; None where there was none."""
+    finder: ModeFinder
+    """The finder, which knows the draws of pilot and climb."""
+    modes: Modes
+    """The modes that were found."""
+    lost: int
+    """The number of chains that did not come down, and were put back."""
+    gradients: int
+    """The gradients spent on the climb."""
+    gradients_modes: int
+    """The gradients spent on the search for modes."""
+    found: Found | None = None
+    """All that the search found; None where it did not look."""
+
+
+def explore(context: WarmupContext, piloted: PilotOutcome) -> Landscape:
+    """Climb and come down where the ladder is to be found, and look for modes on the way."""
+    plan, pilot, home = context.plan, piloted.pilot, piloted.state
+    position = home.sahmc.chains.position
+    dim = position.shape[1]
+    finder, modes = ModeFinder.of(context.energy_fn, piloted.draws), no_modes(dim, position.dtype)
+    if not plan.finds_ladder:
+        return Landscape(home, None, finder, modes, 0, 0, 0)
+    assert pilot is not None
+    done = run_climb(context, home, piloted.kernel, pilot, finder.scale, finder.draws, plan.climb_moves)
+    high = LOST_NATS + LOST_NATS_PER_DIM * dim
+    lost = ~(done.energies < pilot.mean_energy + high)
+    state, spent, found = _put_back(done.state, home, lost), 0, None
+    if plan.looks_for_modes:
+        back = done.draws[:, ~lost]
+        finder = finder.with_draws(back)
+        hot = np.random.default_rng(len(done.hot)).permutation(done.hot)[: HOT_BATCHES * DESCENTS]
+        found = finder.find(back[-1], modes, hot, plan.search_batches)
+        modes, spent = found.jumps, found.spent
+    return Landscape(state, done.climb, finder, modes, int(lost.sum()), done.gradients, spent, found)
+
+
+@jax.jit
+def _put_back(state: RunState, home: RunState, lost: Bool[Array, " chains"]) -> RunState:
+    """Return the state with the ``lost`` chains put back where they were before the climb, in ``home``."""
+
+    def pick(new: Array, old: Array) -> Array:
+        return jnp.where(lost.reshape(-1, *(1,) * (new.ndim - 1)), old, new)
+
+    chains = jax.tree.map(pick, state.sahmc.chains, home.sahmc.chains)
+    return state._replace(sahmc=state.sahmc._replace(chains=chains))

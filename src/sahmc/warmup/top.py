@@ -1,0 +1,155 @@
+"""The top of the ladder: the prior, a reference that is learnt, or heat, by what is measured."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from sahmc.landscape.mode_finder import Found
+from sahmc.landscape.reference import Reference, around_all
+from sahmc.results.warmup_record import Climb, LearntReference, Pilot
+from sahmc.run.loop import Draw
+from sahmc.run.start import evaluate_starts
+from sahmc.warmup.curve import fit_curve
+from sahmc.warmup.explore import Landscape
+from sahmc.warmup.pilot import PilotOutcome
+from sahmc.warmup.reference import Referred, Stay, come_down, stay_in_modes
+from sahmc.warmup.tempered import WarmupContext
+
+LEAST_OVERLAP = 0.15
+"""The chance that a draw of q would be accepted in place of one of the posterior, below which heat is the better top,
+if heat joins the modes at all: where modes are bent, q lies beside them."""
+HEAT_DIM = 20
+"""The largest dimension in which heat is ever the better top: in more, there is too much of it."""
+LEAST_COVERED = 0.9
+"""The share of the mass in modes that chains came to after the climb, if heat is to join the modes."""
+LONG_WAY = 4.0
+"""The barrier between prior and posterior above which it is asked whether a reference would be a better top."""
+PRIOR_OVERLAP = 0.3
+"""The chance, as above, from which on it is."""
+PRIOR_DRAWS = 2048
+"""The number of draws of a Gaussian like the prior which tell the mass of the prior."""
+PRIOR_INFLATION = 1.2
+"""The factor by which it is wider than the prior."""
+
+
+class PriorBridge(NamedTuple):
+    """The energies that tell the mass of a prior, by a bridge between it and a Gaussian q of mass 1."""
+
+    low: np.ndarray
+    """The energies -log prior + log q of draws of the prior, (chain, draw)."""
+    high: np.ndarray
+    """Those of draws of q, (draw,)."""
+
+
+@dataclass(frozen=True)
+class Top:
+    """The top that was chosen, and all that the ladder is made of."""
+
+    context: WarmupContext
+    """The parts that stages have in common, with the energy and the plan that go with this top."""
+    pilot: Pilot | None
+    """The picture of a well, in the energy on which the tilt acts."""
+    found: Landscape
+    """The picture of the posterior; its climb is the way to this top."""
+    stay: Stay | None = None
+    """The reference that was fitted, if one was."""
+    referred: Referred | None = None
+    """The way down from it, if it is the top."""
+    prior: PriorBridge | None = None
+    """What tells the mass of the prior, where it is not the top and its mass is not known."""
+
+    @property
+    def reference(self) -> Reference | None:
+        """The reference in which the ladder ends, if it does."""
+        return None if self.stay is None or self.referred is None else self.stay.reference
+
+    @property
+    def record(self) -> LearntReference | None:
+        """What is recorded of it."""
+        return None if self.referred is None else self.referred.record
+
+    @property
+    def beside(self) -> Stay | None:
+        """The reference that was fitted but in which the ladder does not end, if any."""
+        return self.stay if self.referred is None else None
+
+
+def choose_top(context: WarmupContext, piloted: PilotOutcome, found: Landscape) -> Top:
+    """Decide where the ladder ends, and bring the chains down from there if it is a reference.
+
+    ``found`` is what chains have seen on their way from the prior, or to heat and back.
+    """
+    plan, pilot, heat, searched = context.plan, piloted.pilot, found.climb, found.found
+    if not plan.learns_reference or (plan.has_prior and not _is_long(piloted, heat)):
+        return Top(_without(context), pilot, found)
+    assert pilot is not None and searched is not None and heat is not None
+    stay = stay_in_modes(context, found.state, piloted.kernel, pilot, found.finder, searched)
+    found = found._replace(
+        state=stay.state,
+        finder=stay.finder,
+        modes=stay.found.jumps,
+        gradients=found.gradients + stay.gradients,
+        gradients_modes=found.gradients_modes + stay.gradients_modes,
+    )
+    if prior_is_better(stay) if plan.has_prior else heat_is_better(stay, searched, heat):
+        return Top(_without(context, spent=plan.stay_moves), pilot, found, stay)
+    referred = come_down(context, piloted.kernel, pilot, stay)
+    found = found._replace(
+        state=referred.state,
+        climb=referred.climb,
+        finder=found.finder.with_draws(referred.draws),
+        gradients=found.gradients + referred.gradients,
+    )
+    prior = None
+    if piloted.prior is not None and not plan.prior_normalised:
+        prior = bridge_to_prior(context, piloted.prior)
+    return Top(referred.context, referred.pilot, found, stay, referred, prior)
+
+
+def _without(context: WarmupContext, spent: int = 0) -> WarmupContext:
+    """Return the context of a run without a reference, on which ``spent`` moves were spent."""
+    return replace(context, plan=replace(context.plan, reference=False, spent=spent))
+
+
+def _is_long(piloted: PilotOutcome, climb: Climb | None) -> bool:
+    """Tell whether the way from the prior, ``climb``, is so long that another top may be better."""
+    pilot = piloted.pilot
+    if pilot is None or climb is None:
+        return False
+    return fit_curve(climb, pilot.prior_share, pilot.u_min, pilot.dim).barrier(0.0) > LONG_WAY
+
+
+def prior_is_better(stay: Stay) -> bool:
+    """Tell whether the ladder had better end in the prior than in the reference that was fitted."""
+    return stay.broad or stay.found.still_new or stay.overlap < PRIOR_OVERLAP
+
+
+def heat_is_better(stay: Stay, found: Found, heat: Climb) -> bool:
+    """Tell whether the ladder had better end in heat than in the reference.
+
+    ``found`` are the modes known after the climb to high temperatures, ``heat``.
+    """
+    joins = (
+        stay.points.shape[1] <= HEAT_DIM
+        and not heat.ran_away
+        and math.isfinite(heat.melting)
+        and found.covered > LEAST_COVERED
+    )
+    return joins and not stay.broad and stay.overlap < LEAST_OVERLAP
+
+
+def bridge_to_prior(context: WarmupContext, draws: Draw) -> PriorBridge:
+    """Return what tells the mass of the prior, from ``draws`` (draw, chain, ...) of it."""
+    assert draws.base_energy is not None
+    flat = draws.position.reshape(-1, draws.position.shape[-1])
+    gaussian = around_all(flat, PRIOR_INFLATION, flat.dtype)
+    points = gaussian.draws(PRIOR_DRAWS, seed=len(flat))
+    base = evaluate_starts(context.energy_fn, jnp.asarray(points))[1].chains.base
+    assert base is not None
+    low = np.asarray(draws.base_energy, float) - gaussian.energies(draws.position)
+    return PriorBridge(low.T, np.asarray(base.energy, float) - gaussian.energies(points))
