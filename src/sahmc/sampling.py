@@ -24,7 +24,6 @@ from sahmc.models.convert import as_model
 from sahmc.models.energy import trace_keep
 from sahmc.models.model import Labels
 from sahmc.models.positions import Unpacker
-from sahmc.results.evidence import bridge_to_reference
 from sahmc.results.findings.examine import NOT_EXAMINED, examine
 from sahmc.results.records import DrawRecord, Finding, RunRecord, ThetaRecord, ThetaTrace
 from sahmc.results.result import Result
@@ -38,6 +37,7 @@ from sahmc.run.plan import Plan, make_plan
 from sahmc.run.progress import Progress, progress
 from sahmc.run.stage import StageResult, StageRunner
 from sahmc.run.start import Prepared, parse_seed, prepare, start_chains
+from sahmc.tilt.bridge import bridge_to_reference
 from sahmc.tilt.gain import Gain
 from sahmc.tilt.importance import log_normalise
 from sahmc.tilt.partition import EnergyPartition, TemperatureLadder
@@ -326,14 +326,11 @@ def _result(
         tilt=setup.tilt,
         settings=settings,
         labels=labels if whole else Labels(),
+        prior_mass=warm.prior_mass,
         warmup_draws=None if warm.draws is None else _draw_record(warm.draws, unpack, normalise=False),
     )
     if warm.beside is not None and whole and settings["adapt"] == "tune":
         record = dataclasses.replace(record, bridge=_bridge(record, warm.beside, positions))
-    if warm.prior is not None:
-        low, high = warm.prior
-        mass = bridge_to_reference(low, np.full(low.shape, 1 / low.size), high)
-        record = dataclasses.replace(record, prior_mass=(float(mass.mean), float(mass.mcse)))
     if int(live.modes.num) and whole and not presses.pressed:
         modes, looked = live.find_modes(record.draws)
         record = dataclasses.replace(record, modes=modes, num_gradients=record.num_gradients + looked)

@@ -7,12 +7,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sahmc import HMC, LinearTilt, Model, NoTilt, RandomWalk, TemperedTilt, TiltedTarget
+from sahmc import HMC, NUTS, LinearTilt, Model, NoTilt, RandomWalk, TemperedTilt, TiltedTarget
+from sahmc._support.pytree import strategy, updated
+from sahmc.hamiltonian.metrics import DiagonalMetric, LadderMetric
+from sahmc.hamiltonian.spread import Spread
 from sahmc.kernels import jump
 from sahmc.kernels.base import Kernel
 from sahmc.kernels.jump import Jump
 from sahmc.landscape.modes import fit_modes
-from sahmc.landscape.reference import around_modes, refer
+from sahmc.landscape.parts import Parts
+from sahmc.landscape.reference import refer
 from sahmc.models.energy import trace_energy
 from sahmc.testing import check_invariance, grid_sampler
 from sahmc.testing.cases import CASES, EDGES, HIGH, LOW, TO_THE_PRIOR, frozen_target, log_posterior
@@ -55,6 +59,35 @@ def test_a_kernel_with_a_stale_theta_is_caught(label, name):
     assert p_value(broken, target, grid_sampler(target, LOW, HIGH)) < FOUR_SIGMA
 
 
+@pytest.mark.parametrize("kernel", [HMC(0.5, 5, metric="diagonal", jitter=0.0), NUTS(0.5, max_tree_depth=4)])
+def test_a_metric_for_every_level_is_exact_if_the_level_is_that_of_the_move(kernel):
+    target = frozen_target("tempered with prior")
+    draw = grid_sampler(target, LOW, HIGH)
+    variances = np.geomspace(0.2, 3.0, len(target.theta))[:, None] * np.array([1.0, 2.0])
+    kernel = kernel.tuned(0.5, Spread.unknown(2)).with_variances(variances)
+    assert isinstance(kernel.metric, LadderMetric)
+    assert p_value(kernel, target, draw) > FOUR_SIGMA
+    astray = updated(kernel, metric=Astray(kernel.metric.inverse_mass))
+    assert p_value(astray, target, draw) < FOUR_SIGMA
+
+
+@strategy
+class AstrayLevel(DiagonalMetric):
+    momentum_mass: object = None
+
+    def momentum(self, noise):
+        return noise / jnp.sqrt(self.momentum_mass)
+
+
+@strategy
+class Astray(LadderMetric):
+    """A metric whose momenta are drawn as those of the next level."""
+
+    def at_level(self, level):
+        here, there = self.inverse_mass[level], self.inverse_mass[(level + 1) % len(self.inverse_mass)]
+        return updated(AstrayLevel([1.0]), inverse_mass=here, momentum_mass=there)
+
+
 def rough_picture():
     """Of three modes where there are two: neither means nor covariances are right."""
     rng = np.random.default_rng(0)
@@ -81,7 +114,7 @@ def test_draws_of_the_reference_are_exact_however_bad_it_is(monkeypatch):
     """q knows three modes where there are two, and the ladder ends in it; draws of another q are caught."""
     monkeypatch.setattr(jump, "JUMP_SHARE", 0.8)
     modes = rough_picture()
-    reference = around_modes(modes, np.zeros(3))
+    reference = Parts.of(modes).weighed(np.ones(3), "f4")
     whole = trace_energy(Model(log_density=log_posterior), lambda flat: flat, jnp.zeros(2), True)
     tilt = TemperedTilt(TO_THE_PRIOR)
     theta = jnp.array([0.3, -0.5, 0.4, -0.2])

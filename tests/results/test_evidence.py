@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import sahmc
-from sahmc.results.evidence import bridge_levels, bridge_to_reference
 from sahmc.testing import EVIDENCE
+from sahmc.tilt.bridge import bridge_levels, bridge_to_reference
 
 
 def sampled(target, **settings):

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from sahmc._support.pytree import converted, strategy
+from sahmc._support.pytree import converted, strategy, updated
 from sahmc._support.validate import as_numbers, require, require_known
 from sahmc.hamiltonian.spread import Spread
 
@@ -48,6 +48,10 @@ class Metric(ABC):
     @abstractmethod
     def at(self, target: Any, position: Vector) -> Kinetic:
         """Return the kinetic energy at a position."""
+
+    def at_level(self, level: Any) -> Metric:
+        """Return the metric at a level of the ladder: itself, unless each has its own."""
+        return self
 
     def check_dim(self, dim: int) -> None:  # noqa: B027
         """Raise ``ValueError`` unless this metric fits positions of this dimension."""
@@ -118,6 +122,23 @@ class DiagonalMetric(ConstantMetric):
     def velocity(self, momentum: Vector) -> Vector:
         """Return v_i y_i."""
         return jnp.asarray(self.inverse_mass, momentum.dtype) * momentum
+
+
+@strategy
+class LadderMetric(Metric):
+    """A diagonal metric of its own for every level of a ladder; the warm-up makes it."""
+
+    inverse_mass: Float[Array, "levels dim"]
+    """The variances of the position at each level."""
+    name: ClassVar[str] = "diagonal, by level"
+
+    def at_level(self, level: Any) -> DiagonalMetric:
+        """Return the metric of a level."""
+        return updated(DiagonalMetric([1.0]), inverse_mass=self.inverse_mass[level])
+
+    def at(self, target: Any, position: Vector) -> Kinetic:
+        """Raise ``TypeError``: without a level there is no metric."""
+        raise TypeError("a metric by level is asked for that of a level first")
 
 
 def _covariance(inverse_mass: Any) -> Float[Array, "dim dim"]:

@@ -10,6 +10,23 @@ NOISE = 10
 """The number of draws of a chain taken for one independent draw, where it is asked whether a direction stands out."""
 
 
+class LadderSpread(NamedTuple):
+    """The variance of each coordinate at both ends of a ladder."""
+
+    posterior: np.ndarray
+    """The variances at beta = 1, (dim,)."""
+    prior: np.ndarray
+    """Those at beta = 0, (dim,)."""
+
+    def at(self, betas: np.ndarray | float) -> np.ndarray:
+        """Return the variances at inverse temperatures, (dim,) of one, (beta, dim) of several.
+
+        Precisions add up, as they do where both ends are Gaussian: 1 / v = beta / posterior + (1 - beta) / prior.
+        """
+        beta = np.asarray(betas, float)[..., None]
+        return 1 / (beta / self.posterior + (1 - beta) / self.prior)
+
+
 class Spread(NamedTuple):
     """The spread of draws within chains, because between chains it would be the distance of modes."""
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import ndtr
 from jaxtyping import Array, Bool, Float, Int, Key
 
@@ -98,6 +99,13 @@ class Kernel(ABC):
         """Return this kernel for trajectories of about ``quarter``, if their length was left open.
 
         ``quarter`` is the number of steps that a quarter of the slowest period takes.
+        """
+        return self
+
+    def with_variances(self, variances: np.ndarray) -> Kernel:
+        """Return this kernel with these variances in its metric, if that is diagonal and was left open.
+
+        They are of the position, (dim,), or (level, dim) for each level of the ladder.
         """
         return self
 

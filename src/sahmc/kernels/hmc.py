@@ -68,11 +68,12 @@ class HMC(Mechanical):
         step_size = self.step_size_at(target, level, 1.0 + self.jitter * (2.0 * u_jitter - 1.0))
         num_steps = self.num_integration_steps.num_steps
 
-        before = self.metric.at(target, state.position)
+        metric = self.metric.at_level(level)
+        before = metric.at(target, state.position)
         momentum = before.momentum(noise)
         proposal, new_momentum, solved = self.flow(target, level, step_size)(state, momentum, num_steps)
 
-        after = self.metric.at(target, proposal.position)
+        after = metric.at(target, proposal.position)
         kinetic = before.kinetic_energy(momentum), after.kinetic_energy(new_momentum)
         gradients = num_steps * self.integrator.gradients
         return conclude(u_accept, target, level, state, proposal, kinetic=kinetic, solved=solved, n_steps=gradients)

@@ -6,9 +6,11 @@ import dataclasses
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
+import numpy as np
 
+from sahmc._support.pytree import updated
 from sahmc.hamiltonian.integrators import Flow
-from sahmc.hamiltonian.metrics import METRICS, Metric
+from sahmc.hamiltonian.metrics import METRICS, DiagonalMetric, LadderMetric, Metric
 from sahmc.hamiltonian.spread import Spread
 from sahmc.kernels.base import Kernel
 from sahmc.tilt.target import TiltedTarget
@@ -50,7 +52,14 @@ class Mechanical(Kernel):
 
     def flow(self, target: TiltedTarget, level: Level, step_size: Energy) -> Flow:
         """Return the trajectory at this level, as a function of its start and its number of steps."""
-        return self.integrator.flow(target, level, self.metric, step_size)
+        return self.integrator.flow(target, level, self.metric.at_level(level), step_size)
+
+    def with_variances(self, variances: np.ndarray) -> Mechanical:
+        """Return this kernel with these variances in its diagonal metric, (dim,), or (level, dim) for each level."""
+        if not isinstance(self.metric, DiagonalMetric):
+            return self
+        values = jnp.asarray(variances, self.metric.inverse_mass.dtype)
+        return updated(self, metric=LadderMetric(values) if values.ndim == 2 else DiagonalMetric(values))
 
     def step_size_at(self, target: TiltedTarget, level: Level, spread: Energy | float = 1.0) -> Energy:
         """Return the step size at a level, times ``spread``."""

@@ -132,11 +132,12 @@ class NUTS(Mechanical):
         noise, (u_level,) = draw_noise(key_noise, state.position, 1)
         directions, leaves, branches = jax.random.bits(key_tree, (3,), jnp.uint32)
         level = target.draw_level(u_level, state)
-        momentum = self.metric.momentum(noise)
+        metric = self.metric.at_level(level)
+        momentum = metric.momentum(noise)
         flow = self.flow(target, level, self.step_size_at(target, level))
 
         def energies(end: End) -> tuple[Energy, Energy]:
-            kinetic = self.metric.kinetic_energy(end.momentum)
+            kinetic = metric.kinetic_energy(end.momentum)
             return target.potential(end.state, level) + kinetic, target.decision(end.state, level) + kinetic
 
         root = End(state, momentum)
@@ -150,7 +151,7 @@ class NUTS(Mechanical):
             end = End(new, sign * y)
             h, decision = energies(end)
             uniform = _uniform(leaves, growth.account.num, energy.dtype)
-            return _add_leaf(growth, end, h, energy, tilted - decision, uniform, self.metric)
+            return _add_leaf(growth, end, h, energy, tilted - decision, uniform, metric)
 
         def double(tree: Tree) -> Tree:
             """Grow a branch as long as the tree, forwards or backwards, and join it."""
@@ -163,7 +164,7 @@ class NUTS(Mechanical):
                 lambda g: g.sound & (g.leaf < 1 << tree.depth), lambda g: grow(g, forwards), growth
             )
             uniform = _uniform(branches, tree.depth, energy.dtype)
-            return _join(tree, growth, forwards, uniform, self.metric, self.max_tree_depth)
+            return _join(tree, growth, forwards, uniform, metric, self.max_tree_depth)
 
         seed = Tree(
             ends=jax.tree.map(lambda x: jnp.stack([x, x]), root),

@@ -110,7 +110,7 @@ def fit_reference(
 def _fit_weights(log_part: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, float]:
     """Return the weights with which a mixture is likeliest, by expectation maximisation, and its mean log density.
 
-    ``log_part`` are the log densities of its parts at some points, (part, point), of which each counts by its ``share``.
+    ``log_part`` are the log densities of its parts at points (part, point), each of which counts by its ``share``.
     """
     weight = np.full(len(log_part), 1 / len(log_part))
     for _ in range(EM_STEPS):

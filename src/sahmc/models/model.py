@@ -50,8 +50,8 @@ class Model:
         A function from a position to a dict of named variables, which draws then are; and the way back, from such
         variables in ``initvals`` to a position. The log density must include the Jacobian.
     ``prior_normalised``
-        Whether exp(log_prior) is known to integrate to 1. Where it is not, and the ladder does not end in the prior, its
-        mass is measured, which adds to the error of ``Result.log_evidence``.
+        Whether exp(log_prior) is known to integrate to 1. Where it is not, and the ladder does not end in the prior,
+        its mass is measured, which adds to the error of ``Result.log_evidence``.
     ``labels``
         Names of dimensions, their coordinates, and data, for ArviZ.
 

@@ -213,7 +213,7 @@ class RunRecord(Frozen):
     bridge: tuple[float, float] | None = None
     """The log of the integral of the density and its error, by a bridge to a reference beside the ladder, if any."""
     prior_mass: tuple[float, float] | None = None
-    """The log of the mass of the prior and its error, where they were measured because the ladder does not end in it."""
+    """The log of the mass of the prior and its error, where the ladder does not end in it and they were measured."""
 
     @property
     def weight(self) -> np.ndarray:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sahmc.hamiltonian.spread import LadderSpread
 from sahmc.kernels.base import Kernel
 from sahmc.results.warmup_record import FORGOTTEN, Climb, Pilot, Rung
 from sahmc.run.loop import Draw, RunState
@@ -92,16 +93,21 @@ class Climber:
     """The findings of the pilot run, among them the step size at beta = 1."""
     scale: np.ndarray
     """The spread of each coordinate at beta = 1: the unit of length."""
+    spreads: LadderSpread | None = None
+    """The variances at both ends of the ladder, if its metric is to follow them."""
 
     def visit(self, state: RunState, beta: float, before: Visit | None, moves: int, thin: int = 1) -> Visit:
         """Stay at inverse temperature ``beta`` for ``moves`` moves, of which every ``thin``-th is kept.
 
         ``before`` is the stay before it, whose step size is scaled to this temperature; None if it is the first.
         """
-        step, share = self.pilot.step_size, self.pilot.prior_share
-        if before is not None:
+        kernel, step, share = self.kernel, self.pilot.step_size, self.pilot.prior_share
+        if self.spreads is not None:
+            kernel = kernel.with_variances(self.spreads.at(beta))
+            step = self.pilot.step_size_prior or step if before is None else before.rung.step_size
+        elif before is not None:
             step = before.rung.step_size * math.sqrt((before.rung.beta + share) / (beta + share))
-        made = run_at_temperature(self.context, "climb", state, self.kernel, beta, step, moves, thin=thin)
+        made = run_at_temperature(self.context, "climb", state, kernel, beta, step, moves, thin=thin)
         rung, centres, energies = describe_rung(
             beta, made.draws, made.step_size, self.scale, None if before is None else before.centres
         )
@@ -116,13 +122,15 @@ def run_climb(
     scale: np.ndarray,
     home: np.ndarray,
     moves: int,
+    spreads: LadderSpread | None = None,
 ) -> ClimbOutcome:
     """Heat the chains and cool them again: a third of the ``moves`` up, a third down, a third at beta = 1 again.
 
     Where there is a prior, there is only the way down from it. ``scale`` is the spread of each coordinate at beta = 1,
-    and ``home`` are draws (draw, dim) made there.
+    and ``home`` are draws (draw, dim) made there. ``spreads`` are the variances at both ends, if the metric is to
+    follow them.
     """
-    climber = Climber(context, kernel, pilot, scale)
+    climber = Climber(context, kernel, pilot, scale, spreads)
     count = int(np.clip(moves / 3 / kernel.rung_moves, FEWEST_RUNGS, MOST_RUNGS))
     ascent = Ascent([], False, False, 0)
     if context.plan.has_prior:

@@ -8,19 +8,21 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from sahmc.hamiltonian.spread import Spread
+from sahmc.hamiltonian.spread import LadderSpread, Spread
 from sahmc.kernels.base import Kernel
 from sahmc.landscape.curvature import energies_and_gradients, nat_lengths
 from sahmc.landscape.descent import absurd_height
 from sahmc.results.warmup_record import Pilot
 from sahmc.run.loop import Draw, RunState
-from sahmc.warmup.tempered import WarmupContext, run_at_temperature, take_places
+from sahmc.warmup.tempered import TemperedMoves, WarmupContext, run_at_temperature, take_places
 
 STRANDED_NATS, STRANDED_SPREADS = 20.0, 8.0
 """The nats, and the spreads sqrt(d/2) of the energy in a Gaussian well, by which a chain that comes from the prior may
 be higher than the lowest quarter of them."""
 WINDOWS = (1, 1, 2, 4)
 """The windows in which the metric is found, each twice as long as the one before."""
+PRIOR_WINDOWS = (1, 1, 2)
+"""The windows in which the variances at beta = 0 are found."""
 GUESSED_DIM = 400
 """The largest dimension in which the scale of each coordinate is looked for before the first move."""
 SOME_DRAWS, SOME_CHAINS = 256, 32
@@ -44,6 +46,8 @@ class PilotOutcome(NamedTuple):
     """The gradients spent."""
     prior: Draw | None = None
     """The draws at beta = 0, arrays (draw, chain, ...), where there is a prior."""
+    spreads: LadderSpread | None = None
+    """The variances at both ends of the ladder, where there is a prior and they are not given."""
 
 
 def fit_pilot(dim: float, mean_energy: float, prior_energy: float | None, **fields: Any) -> Pilot:
@@ -117,13 +121,42 @@ def run_pilot(context: WarmupContext, state: RunState) -> PilotOutcome:
         pilot = fit_pilot(size, mean_energy, None, step_size=step, **fields)
         return PilotOutcome(pilot, kernel, second.state, late.position, spent)
 
-    third = run_at_temperature(context, "pilot", second.state, kernel, 0.0, step, num // 2)
-    prior = _late(third.draws)
-    prior_energy = prior.energy
-    inside = prior_energy[np.isfinite(prior_energy)]  # elsewhere the likelihood is zero
+    there = _at_prior(context, second.state, kernel, believed, step, num // 2)
+    prior = _late(there.moves.draws)
+    inside = prior.energy[np.isfinite(prior.energy)]  # elsewhere the likelihood is zero
     median = float(np.median(inside)) if inside.size else mean_energy
-    pilot = fit_pilot(size, mean_energy, median, step_size=step, step_size_prior=third.step_size, **fields)
-    return PilotOutcome(pilot, kernel, third.state, late.position, spent + third.gradients, prior)
+    pilot = fit_pilot(size, mean_energy, median, step_size=step, step_size_prior=there.moves.step_size, **fields)
+    spreads = LadderSpread(believed, there.variance) if given.uses_spread else None
+    return PilotOutcome(pilot, kernel, there.moves.state, late.position, spent + there.gradients, prior, spreads)
+
+
+class AtPrior(NamedTuple):
+    """The outcome of moves at beta = 0."""
+
+    moves: TemperedMoves
+    """The moves of the last window."""
+    variance: np.ndarray
+    """The variance of each coordinate, with which they were made."""
+    gradients: int
+    """The gradients spent."""
+
+
+def _at_prior(
+    context: WarmupContext, state: RunState, kernel: Kernel, variance: np.ndarray, step: float, moves: int
+) -> AtPrior:
+    """Make ``moves`` moves at beta = 0, in PRIOR_WINDOWS, each with the variances of the last.
+
+    ``variance`` and ``step`` are those at beta = 1. The prior may be wider by any factor, another for each coordinate.
+    """
+    spent, given = 0, context.plan.kernel
+    windows = [max(1, moves * share // sum(PRIOR_WINDOWS)) for share in PRIOR_WINDOWS] if given.uses_spread else [moves]
+    for i, num in enumerate(windows):
+        made = run_at_temperature(context, "pilot", state, kernel, 0.0, step, num, eager=i == 0)
+        state, step, spent = made.state, made.step_size, spent + made.gradients
+        if given.uses_spread and i + 1 < len(windows):
+            variance = Spread.of(_late(made.draws).position, variance).variance()
+            kernel, step = kernel.with_variances(variance), len(variance) ** -0.25
+    return AtPrior(made, variance, spent)
 
 
 def first_variances(context: WarmupContext, state: RunState) -> tuple[np.ndarray, int]:

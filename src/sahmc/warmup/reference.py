@@ -12,7 +12,7 @@ from sahmc.kernels.base import Kernel
 from sahmc.kernels.jump import Jump
 from sahmc.landscape.curvature import energies_and_gradients
 from sahmc.landscape.mode_finder import Found, ModeFinder
-from sahmc.landscape.modes import MOST_MODES, Modes
+from sahmc.landscape.modes import MOST_MODES
 from sahmc.landscape.parts import Parts, fit_reference
 from sahmc.landscape.reference import Reference, around_all, refer
 from sahmc.results.warmup_record import Climb, LearntReference, Pilot

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +13,7 @@ from sahmc.landscape.reference import Reference, around_all
 from sahmc.results.warmup_record import Climb, LearntReference, Pilot
 from sahmc.run.loop import Draw
 from sahmc.run.start import evaluate_starts
+from sahmc.tilt.bridge import bridge_to_reference
 from sahmc.warmup.curve import fit_curve
 from sahmc.warmup.explore import Landscape
 from sahmc.warmup.pilot import PilotOutcome
@@ -27,23 +27,19 @@ HEAT_DIM = 20
 """The largest dimension in which heat is ever the better top: in more, there is too much of it."""
 LEAST_COVERED = 0.9
 """The share of the mass in modes that chains came to after the climb, if heat is to join the modes."""
-LONG_WAY = 4.0
-"""The barrier between prior and posterior above which it is asked whether a reference would be a better top."""
+LONG_WAY, LONG_LOOK_OUT = 4.0, 12.0
+"""The barrier between prior and posterior above which it is asked whether a reference would be a better top: where
+several modes are known, and where one is, for which the prior is a look-out for others."""
 PRIOR_OVERLAP = 0.3
 """The chance, as above, from which on it is."""
+MASS_ERROR = 0.1
+"""The largest error of the log of the mass of a prior that is not known to be 1."""
+MOST_RHAT = 1.1
+"""The largest R-hat of draws of the prior from which it is measured."""
 PRIOR_DRAWS = 2048
 """The number of draws of a Gaussian like the prior which tell the mass of the prior."""
 PRIOR_INFLATION = 1.2
 """The factor by which it is wider than the prior."""
-
-
-class PriorBridge(NamedTuple):
-    """The energies that tell the mass of a prior, by a bridge between it and a Gaussian q of mass 1."""
-
-    low: np.ndarray
-    """The energies -log prior + log q of draws of the prior, (chain, draw)."""
-    high: np.ndarray
-    """Those of draws of q, (draw,)."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +56,8 @@ class Top:
     """The reference that was fitted, if one was."""
     referred: Referred | None = None
     """The way down from it, if it is the top."""
-    prior: PriorBridge | None = None
-    """What tells the mass of the prior, where it is not the top and its mass is not known."""
+    prior_mass: tuple[float, float] | None = None
+    """The log of the mass of the prior and its error, where it is not the top and they were measured."""
 
     @property
     def reference(self) -> Reference | None:
@@ -85,7 +81,7 @@ def choose_top(context: WarmupContext, piloted: PilotOutcome, found: Landscape) 
     ``found`` is what chains have seen on their way from the prior, or to heat and back.
     """
     plan, pilot, heat, searched = context.plan, piloted.pilot, found.climb, found.found
-    if not plan.learns_reference or (plan.has_prior and not _is_long(piloted, heat)):
+    if not plan.learns_reference or (plan.has_prior and not _is_long(piloted, found)):
         return Top(_without(context), pilot, found)
     assert pilot is not None and searched is not None and heat is not None
     stay = stay_in_modes(context, found.state, piloted.kernel, pilot, found.finder, searched)
@@ -96,7 +92,10 @@ def choose_top(context: WarmupContext, piloted: PilotOutcome, found: Landscape) 
         gradients=found.gradients + stay.gradients,
         gradients_modes=found.gradients_modes + stay.gradients_modes,
     )
-    if prior_is_better(stay) if plan.has_prior else heat_is_better(stay, searched, heat):
+    mass = None
+    if plan.has_prior and piloted.prior is not None and not plan.prior_normalised:
+        mass = prior_mass(context, piloted.prior)
+    if prior_is_better(stay, mass) if plan.has_prior else heat_is_better(stay, searched, heat):
         return Top(_without(context, spent=plan.stay_moves), pilot, found, stay)
     referred = come_down(context, piloted.kernel, pilot, stay)
     found = found._replace(
@@ -105,10 +104,7 @@ def choose_top(context: WarmupContext, piloted: PilotOutcome, found: Landscape) 
         finder=found.finder.with_draws(referred.draws),
         gradients=found.gradients + referred.gradients,
     )
-    prior = None
-    if piloted.prior is not None and not plan.prior_normalised:
-        prior = bridge_to_prior(context, piloted.prior)
-    return Top(referred.context, referred.pilot, found, stay, referred, prior)
+    return Top(referred.context, referred.pilot, found, stay, referred, mass)
 
 
 def _without(context: WarmupContext, spent: int = 0) -> WarmupContext:
@@ -116,17 +112,23 @@ def _without(context: WarmupContext, spent: int = 0) -> WarmupContext:
     return replace(context, plan=replace(context.plan, reference=False, spent=spent))
 
 
-def _is_long(piloted: PilotOutcome, climb: Climb | None) -> bool:
-    """Tell whether the way from the prior, ``climb``, is so long that another top may be better."""
-    pilot = piloted.pilot
+def _is_long(piloted: PilotOutcome, found: Landscape) -> bool:
+    """Tell whether the way from the prior, the climb of ``found``, is so long that another top may be better."""
+    pilot, climb = piloted.pilot, found.climb
     if pilot is None or climb is None:
         return False
-    return fit_curve(climb, pilot.prior_share, pilot.u_min, pilot.dim).barrier(0.0) > LONG_WAY
+    barrier = fit_curve(climb, pilot.prior_share, pilot.u_min, pilot.dim).barrier(0.0)
+    return barrier > (LONG_WAY if int(found.modes.num) > 1 else LONG_LOOK_OUT)
 
 
-def prior_is_better(stay: Stay) -> bool:
-    """Tell whether the ladder had better end in the prior than in the reference that was fitted."""
-    return stay.broad or stay.found.still_new or stay.overlap < PRIOR_OVERLAP
+def prior_is_better(stay: Stay, mass: tuple[float, float] | None) -> bool:
+    """Tell whether the ladder had better end in the prior than in the reference that was fitted.
+
+    ``mass`` is the log of the mass of the prior and its error; None where it is known. Without it there would be no
+    evidence.
+    """
+    unknown = mass is not None and not mass[1] < MASS_ERROR
+    return unknown or stay.broad or stay.found.still_new or stay.overlap < PRIOR_OVERLAP
 
 
 def heat_is_better(stay: Stay, found: Found, heat: Climb) -> bool:
@@ -143,13 +145,28 @@ def heat_is_better(stay: Stay, found: Found, heat: Climb) -> bool:
     return joins and not stay.broad and stay.overlap < LEAST_OVERLAP
 
 
-def bridge_to_prior(context: WarmupContext, draws: Draw) -> PriorBridge:
-    """Return what tells the mass of the prior, from ``draws`` (draw, chain, ...) of it."""
+def prior_mass(context: WarmupContext, draws: Draw) -> tuple[float, float]:
+    """Return the log of the mass of the prior and its error, by a bridge between ``draws`` of it and a Gaussian.
+
+    Draws are arrays (draw, chain, ...). The error is infinite if chains disagree on what the prior looks like.
+    """
     assert draws.base_energy is not None
     flat = draws.position.reshape(-1, draws.position.shape[-1])
     gaussian = around_all(flat, PRIOR_INFLATION, flat.dtype)
     points = gaussian.draws(PRIOR_DRAWS, seed=len(flat))
     base = evaluate_starts(context.energy_fn, jnp.asarray(points))[1].chains.base
     assert base is not None
-    low = np.asarray(draws.base_energy, float) - gaussian.energies(draws.position)
-    return PriorBridge(low.T, np.asarray(base.energy, float) - gaussian.energies(points))
+    low = (np.asarray(draws.base_energy, float) - gaussian.energies(draws.position)).T
+    high = np.asarray(base.energy, float) - gaussian.energies(points)
+    found = bridge_to_reference(low, np.full(low.shape, 1 / low.size), high)
+    return float(found.mean), float(found.mcse) if _agree(draws.position) else math.inf
+
+
+def _agree(position: np.ndarray) -> bool:
+    """Tell whether chains agree on positions (draw, chain, dim): R-hat of each coordinate, and of its square."""
+    z = (position - position.mean(axis=(0, 1))) / np.maximum(position.std(axis=(0, 1)), 1e-300)
+    for values in (z, z**2):
+        within, between = values.var(axis=0).mean(axis=0), values.mean(axis=0).var(axis=0)
+        if not (between < (MOST_RHAT**2 - 1) * within).all():
+            return False
+    return True

@@ -15,13 +15,14 @@ from sahmc.results.warmup_record import Pilot, WarmupRecord
 from sahmc.run.loop import Draw, RunState, Setup
 from sahmc.run.stage import StageRunner
 from sahmc.tilt.theta import desired_frequencies, visit_clock
+from sahmc.tilt.tilts import TemperedTilt
 from sahmc.warmup.adapt import Adapted, adapt, begin_adaptation, favour_posterior, freeze
 from sahmc.warmup.explore import Landscape, explore
 from sahmc.warmup.ladder import Ladder, build_ladder, level_steps, starting_theta
 from sahmc.warmup.pilot import PilotOutcome, run_pilot
 from sahmc.warmup.reference import Stay
 from sahmc.warmup.tempered import WarmupContext
-from sahmc.warmup.top import PriorBridge, choose_top
+from sahmc.warmup.top import choose_top
 
 
 class WarmedUp(NamedTuple):
@@ -47,8 +48,8 @@ class WarmedUp(NamedTuple):
     """The draws of the adaptation, if they were to be saved."""
     beside: Stay | None
     """The reference that was fitted but in which the ladder does not end, if any."""
-    prior: PriorBridge | None
-    """What tells the mass of the prior, where the ladder ends in a reference instead and it is not known."""
+    prior_mass: tuple[float, float] | None
+    """The log of the mass of the prior and its error, where the ladder does not end in it and they were measured."""
 
 
 def warm_up(context: WarmupContext, state: RunState, save: bool = False) -> WarmedUp:
@@ -70,6 +71,8 @@ def warm_up(context: WarmupContext, state: RunState, save: bool = False) -> Warm
     runner = replace(context.runner, progress_per_move=plan.moves / kernel.moves)
     plan = replace(plan, moves=kernel.moves)
     theta_0 = starting_theta(ladder, pilot, desired)
+    if piloted.spreads is not None and top.referred is None and isinstance(ladder.tilt, TemperedTilt):
+        kernel = kernel.with_variances(piloted.spreads.at(np.asarray(ladder.tilt.partition.betas, float)))
     if found.climb is not None and (plan.jumps or top.reference is not None):
         between = found.modes if plan.jumps else no_modes(found.modes.mean.shape[1], found.modes.mean.dtype)
         kernel = Jump(kernel, between, top.reference)
@@ -93,7 +96,7 @@ def warm_up(context: WarmupContext, state: RunState, save: bool = False) -> Warm
         trace=adapted.trace,
         draws=adapted.draws,
         beside=top.beside,
-        prior=top.prior,
+        prior_mass=top.prior_mass,
     )
 
 

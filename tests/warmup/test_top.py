@@ -1,0 +1,62 @@
+"""Where the ladder ends is decided by what is measured, and the evidence is the same wherever that is."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import sahmc
+
+DIM, WIDE, CONSTANT = 4, 100.0, 5.0
+
+
+def model(width, constant=0.0, normalised=False, sd=0.1):
+    """Return x ~ N(0, width^2) beside the observation x = 1 with some sd, the prior times exp(constant)."""
+
+    def log_prior(x):
+        return constant - 0.5 * jnp.sum((x / width) ** 2) - DIM * np.log(width * np.sqrt(2 * np.pi))
+
+    def log_likelihood(x):
+        return -0.5 * jnp.sum(((x - 1) / sd) ** 2)
+
+    return sahmc.Model(log_likelihood, log_prior, prior_normalised=normalised)
+
+
+def evidence(width, sd=0.1):
+    both = width**2 + sd**2
+    return DIM * (np.log(sd) - 0.5 * np.log(both) - 0.5 / both)
+
+
+def run(of, **settings):
+    start = np.zeros(DIM, np.float32)
+    found = sahmc.sample(of, start, chains=16, tune=500, draws=300, random_seed=0, progressbar=False, **settings)
+    return found, found.log_evidence()
+
+
+@pytest.fixture(scope="module")
+def long_way():
+    return run(model(WIDE, CONSTANT))
+
+
+def test_a_long_way_to_the_prior_is_left_out(long_way):
+    result, found = long_way
+    assert result.warmup.reference is not None and len(result.theta) == 4
+    assert abs(found.mean - evidence(WIDE)) < 4 * found.mcse < 0.5
+    other, kept = run(model(WIDE, CONSTANT), reference=False)
+    assert other.warmup.reference is None and len(other.theta) > 8
+    assert abs(kept.mean - found.mean) < 4 * np.hypot(kept.mcse, found.mcse)
+
+
+def test_the_mass_of_a_prior_is_measured_unless_it_is_said_to_be_1(long_way, tmp_path):
+    result, _ = long_way
+    mass, error = result.record.prior_mass
+    assert abs(mass - CONSTANT) < 4 * error < 0.5
+    _, wrong = run(model(WIDE, CONSTANT, normalised=True))
+    assert abs(wrong.mean - evidence(WIDE) - CONSTANT) < 4 * wrong.mcse < CONSTANT
+    result.save(tmp_path / "run.nc")
+    assert sahmc.Result.load(tmp_path / "run.nc").record.prior_mass == (mass, error)
+
+
+def test_a_short_way_ends_in_the_prior():
+    result, found = run(model(1.0, sd=0.5))
+    assert result.warmup.reference is None and result.record.prior_mass is None
+    assert abs(found.mean - evidence(1.0, sd=0.5)) < 4 * found.mcse
