@@ -260,7 +260,12 @@ def _check_dim(inverse_mass: Any, dim: int) -> None:
     )
 
 
-METRICS: dict[str, type[ConstantMetric]] = {m.name: m for m in (UnitMetric, DiagonalMetric, DenseMetric, LowRankMetric)}
+AUTO = "auto"
+"""The name for a diagonal metric that becomes dense where coordinates are strongly correlated."""
+METRICS: dict[str, type[ConstantMetric]] = {
+    AUTO: DiagonalMetric,
+    **{m.name: m for m in (UnitMetric, DiagonalMetric, DenseMetric, LowRankMetric)},
+}
 """Every constant metric by its name."""
 
 

@@ -102,6 +102,15 @@ class Kernel(ABC):
         """
         return self
 
+    @property
+    def may_be_dense(self) -> bool:
+        """Whether its metric is to become dense where coordinates are strongly correlated."""
+        return False
+
+    def with_covariance(self, covariance: np.ndarray) -> Kernel:
+        """Return this kernel with a dense metric of this covariance of the position, (dim, dim), if it can have one."""
+        return self
+
     def with_variances(self, variances: np.ndarray) -> Kernel:
         """Return this kernel with these variances in its metric, if that is diagonal and was left open.
 

@@ -9,7 +9,7 @@ from jaxtyping import Array, Key
 from sahmc._support.pytree import converted, strategy, updated
 from sahmc._support.validate import is_number, require
 from sahmc.hamiltonian.integrators import Leapfrog, splitting_integrator
-from sahmc.hamiltonian.metrics import constant_metric
+from sahmc.hamiltonian.metrics import AUTO, constant_metric
 from sahmc.kernels.base import TransitionInfo, checked_step_size, conclude, draw_noise
 from sahmc.kernels.mechanical import Mechanical
 from sahmc.kernels.trajectory_length import trajectory_length
@@ -20,7 +20,8 @@ from sahmc.tilt.target import ChainState, TiltedTarget
 class HMC(Mechanical):
     """Hamiltonian Monte Carlo: momentum, leapfrog steps, and the decision of the paper.
 
-    ``step_size=None`` and a metric given by name ("diagonal", "dense", "low_rank") are found by a pilot run.
+    ``step_size=None`` and a metric given by name ("auto", "diagonal", "dense", "low_rank") are found by a pilot run;
+    "auto" is diagonal, or dense where coordinates are strongly correlated.
     ``num_integration_steps`` is the length of a trajectory; a pair (low, high) draws it uniformly for each move, the
     same for all chains. None, the default, makes each iteration of ``sample`` four moves of 1 to 4 steps: modes are
     found by climbing and descending, of which many short moves do more for the same gradients than one long move.
@@ -31,7 +32,7 @@ class HMC(Mechanical):
     step_size: Any = converted(checked_step_size, default=None)
     num_integration_steps: Any = converted(trajectory_length, default=None)
     """A number, a pair or None, held as a ``TrajectoryLength``."""
-    metric: Any = converted(constant_metric, default="diagonal")
+    metric: Any = converted(constant_metric, default=AUTO)
     """A ``ConstantMetric``, or the name of one while it is open."""
     jitter: float | int = 0.3
     integrator: Any = converted(splitting_integrator, default_factory=Leapfrog)

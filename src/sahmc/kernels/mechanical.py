@@ -10,7 +10,7 @@ import numpy as np
 
 from sahmc._support.pytree import updated
 from sahmc.hamiltonian.integrators import Flow
-from sahmc.hamiltonian.metrics import METRICS, DiagonalMetric, LadderMetric, Metric
+from sahmc.hamiltonian.metrics import AUTO, METRICS, DenseMetric, DiagonalMetric, LadderMetric, Metric
 from sahmc.hamiltonian.spread import Spread
 from sahmc.kernels.base import Kernel
 from sahmc.tilt.target import TiltedTarget
@@ -53,6 +53,15 @@ class Mechanical(Kernel):
     def flow(self, target: TiltedTarget, level: Level, step_size: Energy) -> Flow:
         """Return the trajectory at this level, as a function of its start and its number of steps."""
         return self.integrator.flow(target, level, self.metric.at_level(level), step_size)
+
+    @property
+    def may_be_dense(self) -> bool:
+        """Whether the metric is left open, and so is its kind."""
+        return isinstance(self.metric, str) and self.metric == AUTO
+
+    def with_covariance(self, covariance: np.ndarray) -> Mechanical:
+        """Return this kernel with a dense metric of this covariance, (dim, dim)."""
+        return dataclasses.replace(self, metric=DenseMetric(covariance))  # type: ignore[type-var]
 
     def with_variances(self, variances: np.ndarray) -> Mechanical:
         """Return this kernel with these variances in its diagonal metric, (dim,), or (level, dim) for each level."""

@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 from sahmc._support.pytree import converted, static, strategy
 from sahmc._support.validate import require, require_count
 from sahmc.hamiltonian.integrators import Leapfrog, splitting_integrator
-from sahmc.hamiltonian.metrics import ConstantMetric, constant_metric
+from sahmc.hamiltonian.metrics import AUTO, ConstantMetric, constant_metric
 from sahmc.kernels.base import TransitionInfo, checked_step_size, draw_noise
 from sahmc.kernels.decision import DIVERGENCE
 from sahmc.kernels.mechanical import Mechanical
@@ -111,7 +111,7 @@ class NUTS(Mechanical):
     """
 
     step_size: Any = converted(checked_step_size, default=None)
-    metric: Any = converted(constant_metric, default="diagonal")
+    metric: Any = converted(constant_metric, default=AUTO)
     """A ``ConstantMetric``, or the name of one while it is open."""
     max_tree_depth: int = static(default=10)
     integrator: Any = converted(splitting_integrator, default_factory=Leapfrog)

@@ -13,6 +13,11 @@ CURVE_STEP = 0.03
 """The distance, in units of the scale of each coordinate, over which the curvature at a minimum is measured."""
 WIDEST = 10.0
 """The largest width of Laplace's Gaussian in any direction, in units of the scale of each coordinate."""
+OBLIQUE = 6.0
+"""The ratio of the longest to the shortest axis of a mode, whose coordinates have unit variances, beyond which a
+diagonal metric is too slow."""
+LEAST_CURVE = 1e-5
+"""The smallest curvature over the largest that can be told from rounding."""
 MAGNITUDES = 10.0 ** np.arange(-9, 10)
 """The lengths that are tried where nothing is known of a coordinate."""
 LAPLACE_DIM = 128
@@ -65,13 +70,38 @@ def laplace_covariance(energy_fn: TracedFunction, point: np.ndarray, scale: np.n
 
     Along axes that do not curve upwards the width is 1, and it is nowhere more than WIDEST.
     """
+    curve = curvature(energy_fn, point, scale)
+    if not np.isfinite(curve).all():
+        return np.eye(len(point))
+    value, vector = np.linalg.eigh(curve)
+    value = np.where(value > 0, np.maximum(value, WIDEST**-2), 1.0)
+    return (vector / value) @ vector.T
+
+
+def curvature(energy_fn: TracedFunction, point: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """Return the matrix of second derivatives of the energy at a point, in units of ``scale``, (dim, dim)."""
     dim = len(point)
     unit = np.concatenate([np.eye(dim), -np.eye(dim)]) * CURVE_STEP
     _, grad = energies_and_gradients(energy_fn, (point + scale * unit).astype(point.dtype))
     grad = grad * scale
     curve = (grad[:dim] - grad[dim:]) / (2 * CURVE_STEP)
-    if not np.isfinite(curve).all():
-        return np.eye(dim)
-    value, vector = np.linalg.eigh((curve + curve.T) / 2)
-    value = np.where(value > 0, np.maximum(value, WIDEST**-2), 1.0)
-    return (vector / value) @ vector.T
+    return (curve + curve.T) / 2
+
+
+def correlated_covariance(precisions: np.ndarray, scale: np.ndarray) -> np.ndarray | None:
+    """Return the inverse of the mean of ``precisions`` (point, dim, dim), or None where a diagonal would do.
+
+    They are in units of ``scale``. The mean of precisions is at least as steep in every direction as a share of each of
+    them, so that no point needs much smaller steps than others. A diagonal does where axes are at most OBLIQUE times as
+    long as others, if coordinates have unit variances; and where the mean is no precision at all.
+    """
+    mean = precisions.mean(axis=0)
+    if not np.isfinite(mean).all():
+        return None
+    value, vector = np.linalg.eigh(mean)
+    if value[0] <= value[-1] * LEAST_CURVE:
+        return None
+    covariance = (vector / value) @ vector.T
+    width = np.sqrt(np.diag(covariance))
+    axes = np.linalg.eigvalsh(covariance / width / width[:, None])
+    return covariance * scale * scale[:, None] if axes[-1] > OBLIQUE**2 * axes[0] else None

@@ -53,9 +53,8 @@ def explore(context: WarmupContext, piloted: PilotOutcome) -> Landscape:
     if not plan.finds_ladder:
         return Landscape(home, None, finder, modes, 0, 0, 0)
     assert pilot is not None
-    done = run_climb(
-        context, home, piloted.kernel, pilot, finder.scale, finder.draws, plan.climb_moves, piloted.spreads
-    )
+    kernel = piloted.plain if plan.has_prior else piloted.kernel
+    done = run_climb(context, home, kernel, pilot, finder.scale, finder.draws, plan.climb_moves, piloted.spreads)
     high = LOST_NATS + LOST_NATS_PER_DIM * dim
     lost = ~(done.energies < pilot.mean_energy + high)
     state, spent, found = _put_back(done.state, home, lost), 0, None

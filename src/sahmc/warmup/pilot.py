@@ -10,7 +10,13 @@ import numpy as np
 
 from sahmc.hamiltonian.spread import LadderSpread, Spread
 from sahmc.kernels.base import Kernel
-from sahmc.landscape.curvature import energies_and_gradients, nat_lengths
+from sahmc.landscape.curvature import (
+    LAPLACE_DIM,
+    correlated_covariance,
+    curvature,
+    energies_and_gradients,
+    nat_lengths,
+)
 from sahmc.landscape.descent import absurd_height
 from sahmc.results.warmup_record import Pilot
 from sahmc.run.loop import Draw, RunState
@@ -27,6 +33,8 @@ GUESSED_DIM = 400
 """The largest dimension in which the scale of each coordinate is looked for before the first move."""
 SOME_DRAWS, SOME_CHAINS = 256, 32
 """The number of draws of a window whose gradients are looked at, and of how many chains they are."""
+CURVED_POINTS = 8
+"""The number of chains at whose places it is looked how the energy curves."""
 CORRELATED_DIM = 500
 """The largest dimension in which correlations are looked at."""
 
@@ -38,6 +46,8 @@ class PilotOutcome(NamedTuple):
     """The findings; None where nothing was left to find."""
     kernel: Kernel
     """The kernel, tuned."""
+    plain: Kernel
+    """The same kernel with a diagonal metric, where coordinates are so correlated that it has a dense one."""
     state: RunState
     """The chains at the end."""
     draws: np.ndarray
@@ -95,7 +105,9 @@ def run_pilot(context: WarmupContext, state: RunState) -> PilotOutcome:
     plan, given = context.plan, context.plan.kernel
     dim, num = state.sahmc.chains.position.shape[1], plan.pilot_moves
     if not plan.needs_pilot:
-        return PilotOutcome(None, given, state, np.empty((0, plan.chains, dim), state.sahmc.chains.position.dtype), 0)
+        return PilotOutcome(
+            None, given, given, state, np.empty((0, plan.chains, dim), state.sahmc.chains.position.dtype), 0
+        )
     believed, spent = first_variances(context, state)
     kernel, step, stranded = given.tuned(1.0, Spread(np.empty((0, dim)), 0, believed)), 0.1, 0
     first = [max(1, num // 2 * share // sum(WINDOWS)) for share in WINDOWS] if given.uses_spread else [num // 2]
@@ -111,23 +123,30 @@ def run_pilot(context: WarmupContext, state: RunState) -> PilotOutcome:
                 spent += cost
             spread = Spread.of(late, believed, grads)
             kernel, step, believed = given.tuned(1.0, spread), dim**-0.25, spread.variance()
+    plain, covariance = kernel, None
+    if given.may_be_dense and dim <= LAPLACE_DIM:
+        covariance, cost = _correlations(context, state, believed)
+        spent += cost
+    kernel = plain if covariance is None else plain.with_covariance(covariance)
     second = run_at_temperature(context, "pilot", state, kernel, 1.0, step, num - sum(first))
     late, step, spent = _late(second.draws), second.step_size, spent + second.gradients
     energy = np.asarray(late.energy)
     size, mean_energy = effective_dim(dim, energy), float(energy.mean(dtype=float))
-    quarter = quarter_period(late.position) / step if step > 0 else 1.0  # no step is accepted where a density is flat
+    period = 0.5 * math.pi if covariance is not None else quarter_period(late.position)
+    quarter = period / step if step > 0 else 1.0  # no step is accepted where a density is flat
     fields = {"quarter": quarter, "stranded": stranded}
     if not plan.has_prior:
         pilot = fit_pilot(size, mean_energy, None, step_size=step, **fields)
-        return PilotOutcome(pilot, kernel, second.state, late.position, spent)
+        return PilotOutcome(pilot, kernel, plain, second.state, late.position, spent)
 
-    there = _at_prior(context, second.state, kernel, believed, step, num // 2)
+    there = _at_prior(context, second.state, plain, believed, step, num // 2)
     prior = _late(there.moves.draws)
     inside = prior.energy[np.isfinite(prior.energy)]  # elsewhere the likelihood is zero
     median = float(np.median(inside)) if inside.size else mean_energy
     pilot = fit_pilot(size, mean_energy, median, step_size=step, step_size_prior=there.moves.step_size, **fields)
     spreads = LadderSpread(believed, there.variance) if given.uses_spread else None
-    return PilotOutcome(pilot, kernel, there.moves.state, late.position, spent + there.gradients, prior, spreads)
+    spent += there.gradients
+    return PilotOutcome(pilot, kernel, plain, there.moves.state, late.position, spent, prior, spreads)
 
 
 class AtPrior(NamedTuple):
@@ -157,6 +176,18 @@ def _at_prior(
             variance = Spread.of(_late(made.draws).position, variance).variance()
             kernel, step = kernel.with_variances(variance), len(variance) ** -0.25
     return AtPrior(made, variance, spent)
+
+
+def _correlations(context: WarmupContext, state: RunState, variance: np.ndarray) -> tuple[np.ndarray | None, int]:
+    """Return the covariance of the coordinates from how the energy curves where some chains are, and the cost.
+
+    It is None where a diagonal would do. ``variance`` is that of each coordinate, as far as it is known.
+    """
+    position = np.asarray(state.sahmc.chains.position)
+    points = position[np.linspace(0, len(position) - 1, CURVED_POINTS).astype(int)]
+    scale = np.sqrt(variance)
+    curves = np.stack([curvature(context.energy_fn, point, scale) for point in points])
+    return correlated_covariance(curves, scale), 2 * len(points) * len(scale)
 
 
 def first_variances(context: WarmupContext, state: RunState) -> tuple[np.ndarray, int]:

@@ -8,7 +8,10 @@ from dataclasses import dataclass, replace
 import jax.numpy as jnp
 import numpy as np
 
+from sahmc.kernels.base import Kernel
+from sahmc.landscape.curvature import correlated_covariance
 from sahmc.landscape.mode_finder import Found
+from sahmc.landscape.parts import Parts
 from sahmc.landscape.reference import Reference, around_all
 from sahmc.results.warmup_record import Climb, LearntReference, Pilot
 from sahmc.run.loop import Draw
@@ -48,6 +51,8 @@ class Top:
 
     context: WarmupContext
     """The parts that stages have in common, with the energy and the plan that go with this top."""
+    kernel: Kernel
+    """The kernel, with the metric that goes with this top."""
     pilot: Pilot | None
     """The picture of a well, in the energy on which the tilt acts."""
     found: Landscape
@@ -81,10 +86,12 @@ def choose_top(context: WarmupContext, piloted: PilotOutcome, found: Landscape) 
     ``found`` is what chains have seen on their way from the prior, or to heat and back.
     """
     plan, pilot, heat, searched = context.plan, piloted.pilot, found.climb, found.found
+    beside = piloted.plain if plan.has_prior else piloted.kernel
     if not plan.learns_reference or (plan.has_prior and not _is_long(piloted, found)):
-        return Top(_without(context), pilot, found)
+        return Top(_without(context), beside, pilot, found)
     assert pilot is not None and searched is not None and heat is not None
-    stay = stay_in_modes(context, found.state, piloted.kernel, pilot, found.finder, searched)
+    kernel = _for_all_modes(piloted, searched)
+    stay = stay_in_modes(context, found.state, kernel, pilot, found.finder, searched)
     found = found._replace(
         state=stay.state,
         finder=stay.finder,
@@ -96,15 +103,26 @@ def choose_top(context: WarmupContext, piloted: PilotOutcome, found: Landscape) 
     if plan.has_prior and piloted.prior is not None and not plan.prior_normalised:
         mass = prior_mass(context, piloted.prior)
     if prior_is_better(stay, mass) if plan.has_prior else heat_is_better(stay, searched, heat):
-        return Top(_without(context, spent=plan.stay_moves), pilot, found, stay)
-    referred = come_down(context, piloted.kernel, pilot, stay)
+        return Top(_without(context, spent=plan.stay_moves), beside, pilot, found, stay)
+    referred = come_down(context, kernel, pilot, stay)
     found = found._replace(
         state=referred.state,
         climb=referred.climb,
         finder=found.finder.with_draws(referred.draws),
         gradients=found.gradients + referred.gradients,
     )
-    return Top(referred.context, referred.pilot, found, stay, referred, mass)
+    return Top(referred.context, kernel, referred.pilot, found, stay, referred, mass)
+
+
+def _for_all_modes(piloted: PilotOutcome, found: Found) -> Kernel:
+    """Return the kernel with a metric for all modes that were ``found``, where that of the first is dense."""
+    if piloted.kernel is piloted.plain or found.by_curvature is found.modes:
+        return piloted.kernel
+    factor = Parts.of(found.by_curvature).factor
+    scale = np.sqrt((factor**2).sum(axis=2).mean(axis=0))
+    root = np.linalg.inv(factor / scale[:, None])
+    covariance = correlated_covariance(np.swapaxes(root, 1, 2) @ root, scale)
+    return piloted.plain if covariance is None else piloted.plain.with_covariance(covariance)
 
 
 def _without(context: WarmupContext, spent: int = 0) -> WarmupContext:

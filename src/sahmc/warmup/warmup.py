@@ -61,7 +61,7 @@ def warm_up(context: WarmupContext, state: RunState, save: bool = False) -> Warm
     piloted = run_pilot(context, state)
     explored = explore(context, piloted)
     top = choose_top(context, piloted, explored)
-    context, plan, pilot, found, kernel = top.context, top.context.plan, top.pilot, top.found, piloted.kernel
+    context, plan, pilot, found, kernel = top.context, top.context.plan, top.pilot, top.found, top.kernel
 
     many = int(found.modes.num) > 1
     ladder = build_ladder(plan, pilot, found.climb, many or not plan.looks_for_modes)
