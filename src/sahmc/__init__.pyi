@@ -26,6 +26,7 @@ from .models.pymc import from_pymc as from_pymc
 from .models.stan import from_stan as from_stan
 from .plots.figures import plot_barrier as plot_barrier
 from .plots.figures import plot_energy as plot_energy
+from .plots.figures import plot_ladder as plot_ladder
 from .plots.figures import plot_marginal as plot_marginal
 from .plots.figures import plot_overview as plot_overview
 from .plots.figures import plot_pair as plot_pair

@@ -26,6 +26,8 @@ def test_every_plot_draws(runs, name):
         ax = plot(runs[name])
         assert ax.get_title() and ax.get_xlabel() and ax.get_ylabel()
         assert ax.collections or ax.lines or ax.patches
+    if name == "tempered":
+        assert "Barrier" in sahmc.plot_ladder(runs[name]).get_title()
     figure = sahmc.plot_overview(runs[name])
     assert len(figure.axes) == 6
     matplotlib.pyplot.close("all")

@@ -6,7 +6,7 @@ import pytest
 
 import sahmc
 
-DIM, WIDE, CONSTANT = 4, 100.0, 5.0
+DIM, WIDE, CONSTANT = 4, 1000.0, 5.0
 
 
 def model(width, constant=0.0, normalised=False, sd=0.1):

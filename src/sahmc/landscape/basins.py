@@ -8,9 +8,9 @@ import jax
 import numpy as np
 
 from sahmc._support.traced import TracedFunction
-from sahmc.landscape.curvature import ENERGIES_AT_ONCE, LAPLACE_DIM, laplace_covariance
-from sahmc.landscape.descent import energies, roll_down, start_descent
-from sahmc.landscape.quench import quench
+from sahmc.landscape.curvature import ENERGIES_AT_ONCE, LAPLACE_DIM, energies_and_gradients, laplace_covariance
+from sahmc.landscape.descent import roll_down, start_descent
+from sahmc.landscape.quench import DESCENTS_AT_ONCE, quench_all
 
 BARRIER_NATS = 2.0
 """The nats that the straight line between two minima must climb above the higher one, or they are one mode."""
@@ -23,8 +23,6 @@ ROLL_STEPS = 25
 SOUNDINGS, SOUND_NATS = 8, 10.0
 """The number of points around a minimum, half a width away, and the nats, with one more for each dimension, that they
 may be above it, if it is no mere pit."""
-DESCENTS_AT_ONCE = 96
-"""The number of points that go downhill at once, so that this is compiled once."""
 NEAREST = 4
 """The number of nearest anchors to which straight lines are looked at."""
 SAME_PLACE, SAME_NATS = 0.02, 0.1
@@ -103,14 +101,9 @@ class BasinMap:
 
     def energies(self, points: np.ndarray) -> np.ndarray:
         """Return the energies of points (point, dim); +inf where one is not a number."""
-        found = []
-        for i in range(0, len(points), ENERGIES_AT_ONCE):
-            block = points[i : i + ENERGIES_AT_ONCE]
-            energy = energies(self.energy_fn, self._padded(block, ENERGIES_AT_ONCE))[0]
-            found.append(np.asarray(energy, float)[: len(block)])
+        energy, _ = energies_and_gradients(self.energy_fn, points.astype(self.dtype))
         self.spent += len(points)
-        flat = np.concatenate(found) if found else np.zeros(0)
-        return np.where(np.isnan(flat), np.inf, flat)
+        return np.where(np.isnan(energy), np.inf, energy)
 
     def settle(self, points: np.ndarray, most: int) -> np.ndarray:
         """Let points (point, dim) go to the bottom of some basin, and return the anchor that each one ends at.
@@ -119,13 +112,12 @@ class BasinMap:
         are not at rest then.
         """
         label = np.full(len(points), -1)
+        unit = self.scale.astype(self.dtype)
+        end, energy, at_rest, spent = quench_all(self.energy_fn, points.astype(self.dtype), unit, most)
+        self.spent += spent
         for i in range(0, len(points), DESCENTS_AT_ONCE):
-            block = points[i : i + DESCENTS_AT_ONCE]
-            padded, unit = self._padded(block, DESCENTS_AT_ONCE), self.scale.astype(self.dtype)
-            end, energy, at_rest, steps = (np.asarray(part) for part in quench(self.energy_fn, padded, unit, most))
-            self.spent += len(block) * int(steps)
-            kept = np.flatnonzero((at_rest & np.isfinite(energy))[: len(block)])
-            label[i + kept] = self._place(end[kept].astype(float), energy[kept].astype(float), np.full(len(kept), True))
+            kept = i + np.flatnonzero(at_rest[i : i + DESCENTS_AT_ONCE])
+            label[kept] = self._place(end[kept].astype(float), energy[kept], np.full(len(kept), True))
         return label
 
     def laplace(self, anchor: int) -> np.ndarray | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sahmc._support.traced import TracedFunction
-from sahmc.landscape.descent import energies
+from sahmc.landscape.descent import energies, in_blocks
 
 ENERGIES_AT_ONCE = 256
 """The number of points whose energies and gradients are computed at once, so that this is compiled once."""
@@ -25,15 +25,13 @@ LAPLACE_DIM = 128
 
 
 def energies_and_gradients(energy_fn: TracedFunction, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the energies and gradients of points (point, dim)."""
-    values, grads = [], []
-    for i in range(0, len(points), ENERGIES_AT_ONCE):
-        block = points[i : i + ENERGIES_AT_ONCE]
-        padded = np.concatenate([block, np.repeat(block[:1], ENERGIES_AT_ONCE - len(block), axis=0)])
+    """Return the energies and gradients of points (point, dim); gradients are nan where there are none."""
+    values, grads = np.empty(len(points)), np.empty(points.shape)
+    for block, padded in in_blocks(points, ENERGIES_AT_ONCE):
         value, grad = energies(energy_fn, padded)
-        values.append(np.asarray(value)[: len(block)])
-        grads.append(np.asarray(grad)[: len(block)])
-    return np.concatenate(values).astype(float), np.concatenate(grads).astype(float)
+        num = len(values[block])
+        values[block], grads[block] = value[:num], np.nan if grad is None else grad[:num]
+    return values, grads
 
 
 def nat_lengths(energy_fn: TracedFunction, point: np.ndarray) -> tuple[np.ndarray, int]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
 from sahmc._support.compiled import compiled
@@ -29,6 +31,16 @@ class Descent(NamedTuple):
     """The last step of each point, part of which goes into the next."""
     size: Float[Array, " points"]
     """The step size of each point."""
+
+
+def in_blocks(points: np.ndarray, size: int) -> Iterator[tuple[slice, np.ndarray]]:
+    """Cut points (point, dim) into blocks, and return for each its place and the block padded to ``size`` points.
+
+    What is compiled for one block then serves for all.
+    """
+    for i in range(0, len(points), size):
+        block = points[i : i + size]
+        yield slice(i, i + size), np.concatenate([block, np.repeat(block[:1], size - len(block), axis=0)])
 
 
 @compiled

@@ -11,7 +11,8 @@ import math
 
 import numpy as np
 
-from sahmc.landscape.basins import DESCENTS_AT_ONCE, BasinMap
+from sahmc.landscape.basins import BasinMap
+from sahmc.landscape.quench import DESCENTS_AT_ONCE
 
 WIDTHS = 2.0 ** np.arange(1, 11)
 """The widths at which points are drawn around a mode, in units of the spread within it."""

@@ -6,12 +6,15 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from sahmc._support.compiled import compiled
 from sahmc._support.traced import TracedFunction
-from sahmc.landscape.descent import energies
+from sahmc.landscape.descent import energies, in_blocks
 
+DESCENTS_AT_ONCE = 96
+"""The number of points that go downhill at once, so that this is compiled once."""
 HISTORY = 8
 """The number of steps from which curvature is learnt."""
 SUFFICIENT = 1e-4
@@ -138,3 +141,19 @@ def _direction(
     first = 1 / jnp.maximum(jnp.sqrt(jnp.sum(grad**2)), 1e-30)  # a step of one unit
     vector = vector * jnp.where(weight[-1] > 0, 1 / jnp.maximum(newest, 1e-30), first)
     return -jax.lax.scan(forth, vector, (steps, changes, weight, share))[0]
+
+
+def quench_all(
+    energy_fn: TracedFunction, points: np.ndarray, scale: np.ndarray, most: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+    """Quench any number of points (point, dim): return where they are, the energies, which are at rest, and the cost.
+
+    The energy is infinite where a point cannot be said to be anywhere.
+    """
+    ends, energy, rest, spent = np.array(points), np.full(len(points), np.inf), np.zeros(len(points), bool), 0
+    for block, padded in in_blocks(points, DESCENTS_AT_ONCE):
+        found = [np.asarray(part) for part in quench(energy_fn, padded, scale, most)]
+        num = len(points[block])
+        ends[block], energy[block], rest[block] = (part[:num] for part in found[:3])
+        spent += num * int(found[3])
+    return ends, energy, rest & np.isfinite(energy), spent

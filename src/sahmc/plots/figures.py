@@ -120,6 +120,31 @@ def plot_round_trips(result: Result, ax: Axes | None = None, *, chains: int = 3)
     return ax
 
 
+def plot_ladder(result: Result, ax: Axes | None = None) -> Axes:
+    """Plot where the barrier between the posterior and the top of the ladder lies.
+
+    Bars are the rejections between neighbouring levels, by the draws made there, and the line is their sum up to each
+    level, which ends at the barrier Lambda. The axes, ``ax`` or new ones if None, are returned.
+    """
+    rejection = result.rejections()
+    ax = _axes(ax)
+    betas = np.asarray(getattr(result.partition, "betas", None), float)
+    middle = np.arange(len(rejection)) + 0.5
+    ax.bar(middle, rejection, width=0.9, color=COLOURS[0], alpha=0.55)
+    ax.set_ylim(0, 1)
+    total = np.append(0.0, np.nancumsum(rejection))
+    right = ax.twinx()
+    right.plot(np.arange(len(betas)), total, color=WARM, linewidth=2, marker="o", markersize=3)
+    right.set_ylim(0, 1.15 * max(total[-1], 0.1))
+    right.set_ylabel("barrier up to this level", color=WARM, fontsize=9)
+    right.tick_params(axis="y", labelsize=8, colors=WARM)
+    right.spines["top"].set_visible(False)
+    some = np.unique(np.linspace(0, len(betas) - 1, min(len(betas), 6)).astype(int))
+    ax.set_xticks(some, [f"{betas[k]:.2g}" for k in some])
+    _label(ax, f"Barrier {total[-1]:.2g} over {len(betas)} levels", "beta of the level", "rejection between neighbours")
+    return ax
+
+
 def plot_pair(result: Result, ax: Axes | None = None, *, num: int = 2) -> Any:
     """Plot draws of the posterior in pairs of coordinates, coloured by mode, with the masses of the modes.
 

@@ -14,7 +14,7 @@ from sahmc._support.frozen import thawed
 from sahmc._support.types import PositionFn
 from sahmc._support.validate import require, require_count, require_mapping, require_seed
 from sahmc.models.model import Labels
-from sahmc.results import evidence, expectations, files
+from sahmc.results import evidence, expectations, files, ladder
 from sahmc.results.datatree import to_datatree, to_inferencedata
 from sahmc.results.mode_table import ModeTable, mode_table
 from sahmc.results.records import DrawRecord, Finding, ModeAssignment, Rejuvenated, RunRecord, ThetaTrace
@@ -281,6 +281,14 @@ class Result:
         theta for all chains that was frozen while draws were made.
         """
         return evidence.log_evidence(self.record, method)
+
+    def rejections(self) -> np.ndarray:
+        """Return how often a swap of two chains on neighbouring levels of the ladder would be rejected, pair by pair.
+
+        Their sum is about the barrier Lambda between posterior and top; a value near 1 is a gap that chains hardly
+        cross. This needs a tempered tilt.
+        """
+        return ladder.rejections(self.record)
 
     def modes(self) -> ModeTable:
         """Return the modes of the posterior, heaviest first, found without being told how many.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -14,7 +15,7 @@ from sahmc.landscape.modes import Modes, no_modes
 from sahmc.results.warmup_record import Climb
 from sahmc.run.loop import RunState
 from sahmc.warmup.climb import run_climb
-from sahmc.warmup.pilot import PilotOutcome
+from sahmc.warmup.pilot import STRANDED_NATS, STRANDED_SPREADS, PilotOutcome
 from sahmc.warmup.tempered import WarmupContext
 
 LOST_NATS, LOST_NATS_PER_DIM = 20.0, 5.0
@@ -55,15 +56,17 @@ def explore(context: WarmupContext, piloted: PilotOutcome) -> Landscape:
     assert pilot is not None
     kernel = piloted.plain if plan.has_prior else piloted.kernel
     done = run_climb(context, home, kernel, pilot, finder.scale, finder.draws, plan.climb_moves, piloted.spreads)
-    high = LOST_NATS + LOST_NATS_PER_DIM * dim
-    lost = ~(done.energies < pilot.mean_energy + high)
-    state, spent, found = _put_back(done.state, home, lost), 0, None
+    lost = ~(done.energies < pilot.mean_energy + LOST_NATS + LOST_NATS_PER_DIM * dim)
+    spent, found = 0, None
     if plan.looks_for_modes:
         back = done.draws[:, ~lost]
         finder = finder.with_draws(back)
         hot = np.random.default_rng(len(done.hot)).permutation(done.hot)[: HOT_BATCHES * DESCENTS]
         found = finder.find(back[-1], modes, hot, plan.search_batches)
         modes, spent = found.jumps, found.spent
+        if int(modes.num) == 1 and not plan.has_prior:
+            lost |= ~(done.energies < pilot.mean_energy + STRANDED_NATS + STRANDED_SPREADS * math.sqrt(0.5 * dim))
+    state = _put_back(done.state, home, lost)
     return Landscape(state, done.climb, finder, modes, int(lost.sum()), done.gradients, spent, found)
 
 

@@ -6,6 +6,7 @@ import math
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from sahmc.hamiltonian.spread import LadderSpread, Spread
@@ -18,13 +19,17 @@ from sahmc.landscape.curvature import (
     nat_lengths,
 )
 from sahmc.landscape.descent import absurd_height
+from sahmc.landscape.quench import quench_all
 from sahmc.results.warmup_record import Pilot
 from sahmc.run.loop import Draw, RunState
+from sahmc.run.start import evaluate_starts
 from sahmc.warmup.tempered import TemperedMoves, WarmupContext, run_at_temperature, take_places
 
 STRANDED_NATS, STRANDED_SPREADS = 20.0, 8.0
 """The nats, and the spreads sqrt(d/2) of the energy in a Gaussian well, by which a chain that comes from the prior may
 be higher than the lowest quarter of them."""
+RESCUE_STEPS = 200
+"""The most steps downhill of a chain that is too high."""
 WINDOWS = (1, 1, 2, 4)
 """The windows in which the metric is found, each twice as long as the one before."""
 PRIOR_WINDOWS = (1, 1, 2)
@@ -114,10 +119,10 @@ def run_pilot(context: WarmupContext, state: RunState) -> PilotOutcome:
     for i, moves in enumerate(first):
         made = run_at_temperature(context, "pilot", state, kernel, 1.0, step, moves, eager=i == 0)
         step, spent = made.step_size, spent + made.gradients
-        state, high = _rescued(made.state, plan.has_prior)
-        stranded = max(stranded, int(high.sum()))
+        rescue = _rescued(context, made.state, believed)
+        state, stranded, spent = rescue.state, max(stranded, rescue.stranded), spent + rescue.gradients
         if given.uses_spread:
-            late, grads = _late(made.draws).position[:, ~high], None
+            late, grads = _late(made.draws).position[:, ~rescue.high], None
             if given.uses_gradient and i + 1 < len(first):
                 grads, cost = some_gradients(context, late)
                 spent += cost
@@ -214,21 +219,45 @@ def some_gradients(context: WarmupContext, draws: np.ndarray) -> tuple[np.ndarra
     return away[np.isfinite(away).all(axis=1)] * np.sqrt(len(times) / max(1, len(times) - 1)), len(away)
 
 
-def _rescued(state: RunState, has_prior: bool) -> tuple[RunState, np.ndarray]:
-    """Return the chains, those still too high put where others are, and which these were.
+class Rescue(NamedTuple):
+    """The outcome of a look for chains that are too high."""
+
+    state: RunState
+    """The chains, none of them too high."""
+    high: np.ndarray
+    """Which of them were, (chain,)."""
+    stranded: int
+    """The number of those that went where others are, because no way led down."""
+    gradients: int
+    """The gradients spent."""
+
+
+def _rescued(context: WarmupContext, state: RunState, variance: np.ndarray) -> Rescue:
+    """Bring down the chains that are still too high: to the bottom of their own basin, or else where others are.
 
     A start may be where the density has overflowed to a plateau, from which no gradient leads down: that is absurdly
     high. Where there is a prior, chains will come down from it anew, to every mode, so that none is lost by a stricter
     rule: they are too high if the typical draws of a well as deep as the lower quarter of them are far below.
+    ``variance`` is that of each coordinate, as far as it is known.
     """
     chains = state.sahmc.chains
     dim, energy = chains.position.shape[1], np.asarray(chains.total_energy, float)
     bound = np.median(energy) + absurd_height(dim)
-    if has_prior:
+    if context.plan.has_prior:
         bound = min(bound, np.quantile(energy, 0.25) + STRANDED_NATS + STRANDED_SPREADS * math.sqrt(0.5 * dim))
-    stranded = ~(energy <= bound)
-    moved = take_places(chains, stranded) if stranded.any() else chains
-    return state._replace(sahmc=state.sahmc._replace(chains=moved)), stranded
+    high = ~(energy <= bound)
+    if not high.any():
+        return Rescue(state, high, 0, 0)
+    lost, spent = high, 0
+    if context.plan.kernel.uses_gradient:
+        position = np.array(chains.position)
+        scale = np.sqrt(variance).astype(position.dtype)
+        ends, _, _, spent = quench_all(context.energy_fn, position[high], scale, RESCUE_STEPS)
+        position[high] = ends
+        chains = evaluate_starts(context.energy_fn, jnp.asarray(position))[1].chains
+        lost = high & ~(np.asarray(chains.total_energy, float) <= bound)
+    chains = take_places(chains, lost) if lost.any() else chains
+    return Rescue(state._replace(sahmc=state.sahmc._replace(chains=chains)), high, int(lost.sum()), spent)
 
 
 def _late(draws: Draw) -> Draw:
