@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
-from sahmc.landscape.curvature import laplace_covariance, nat_lengths
+from sahmc.landscape.curvature import correlated_covariance, laplace_covariance, nat_lengths
 from sahmc.models.energy import trace_energy
 from sahmc.models.model import Model
 
@@ -37,3 +37,17 @@ def test_the_covariance_is_that_of_a_gaussian():
 def test_a_saddle_has_the_usual_width():
     fn = program(lambda x: -0.5 * x[0] ** 2 + 0.5 * x[1] ** 2, 2)
     assert np.allclose(laplace_covariance(fn, np.zeros(2, np.float32), np.ones(2)), np.eye(2), atol=0.01)
+
+
+def test_a_covariance_is_wanted_where_axes_are_oblique_whatever_the_units():
+    unit, oblique = np.array([1e-3, 1e3]), np.array([[1.0, 0.98], [0.98, 1.0]])
+    found = correlated_covariance(np.linalg.inv(oblique)[None], unit)
+    assert np.allclose(found, oblique * unit * unit[:, None])
+    for round_enough in (np.eye(2), np.array([[1.0, 0.6], [0.6, 1.0]]), np.diag([1.0, 1e3])):
+        assert correlated_covariance(np.linalg.inv(round_enough)[None], unit) is None
+    assert correlated_covariance(np.diag([1.0, -0.5])[None], unit) is None
+
+
+def test_modes_of_crossed_axes_want_none():
+    one, two = np.array([[1.0, 0.98], [0.98, 1.0]]), np.array([[1.0, -0.98], [-0.98, 1.0]])
+    assert correlated_covariance(np.linalg.inv(np.stack([one, two])), np.ones(2)) is None

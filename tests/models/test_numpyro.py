@@ -262,3 +262,18 @@ def test_a_discrete_site_is_summed_out_where_funsor_can():
     own = jnp.sum(jax.nn.logsumexp(each, axis=1)) + jnp.sum(dist.Normal(0, 3).log_prob(centres))
     np.testing.assert_allclose(made.log_density({"mean": centres}), own, rtol=1e-5)
     assert not made.has_prior and "which" not in made.labels.dims
+
+
+def test_a_prior_is_known_to_have_mass_1_where_nothing_is_masked_or_scaled():
+    from numpyro import handlers
+
+    def plain(scale=1.0, mask=True, factor=0.0):
+        with handlers.scale(scale=scale) if scale != 1.0 else handlers.block(hide=[]), handlers.mask(mask=mask):
+            x = numpyro.sample("x", dist.LogNormal(0.0, 1.0))
+        numpyro.factor("more", factor)
+        numpyro.sample("y", dist.Normal(x, 1.0), obs=0.3)
+
+    assert sahmc.from_numpyro(plain).prior_normalised
+    assert sahmc.from_numpyro(plain, factor=3.0).prior_normalised  # a factor is part of the likelihood
+    assert not sahmc.from_numpyro(plain, scale=2.0).prior_normalised
+    assert not sahmc.from_numpyro(plain, mask=jnp.array(False)).prior_normalised

@@ -139,3 +139,15 @@ def test_a_discrete_variable_is_refused_with_what_to_do():
         pm.Normal("y", count, 1.0, observed=1.0)
     with pytest.raises(ValueError, match=r"continuous; got \"discrete \['count'\]\".*pm.Mixture"):
         sahmc.sample(model)
+
+
+def test_a_prior_is_known_to_have_mass_1_unless_a_transform_cuts_its_support():
+    with pm.Model() as whole:
+        pm.HalfNormal("a")
+        pm.Dirichlet("b", np.ones(3))
+        pm.Normal("y", 0, 1, observed=0.3)
+    assert sahmc.from_pymc(whole).prior_normalised
+    with pm.Model() as ordered:
+        pm.Normal("a", 0, 1, shape=2, initval=[-1, 1], transform=pm.distributions.transforms.ordered)
+        pm.Normal("y", 0, 1, observed=0.3)
+    assert not sahmc.from_pymc(ordered).prior_normalised

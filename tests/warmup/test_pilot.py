@@ -1,8 +1,19 @@
 """The pilot, from starts that are no good."""
 
+import jax
 import jax.numpy as jnp
+import numpy as np
+import pytest
+from plans import plan_for
 
 import sahmc
+from sahmc.models.energy import trace_energy
+from sahmc.run.journal import Journal
+from sahmc.run.loop import RunState
+from sahmc.run.stage import StageRunner
+from sahmc.run.start import evaluate_starts
+from sahmc.warmup.pilot import _rescued
+from sahmc.warmup.tempered import WarmupContext
 
 
 def test_a_chain_on_a_plateau_goes_on_where_others_are():
@@ -18,3 +29,50 @@ def test_a_chain_on_a_plateau_goes_on_where_others_are():
     assert result.warmup.pilot.stranded == 1 and (result.log_density > -1000).all()
     mean = result.expectation()
     assert (abs(mean.mean) < 4 * mean.mcse).all()
+
+
+def test_a_chain_that_is_too_high_comes_down_to_its_own_basin():
+    """One of sixteen chains is far above the second mode, where no other is, and one where no gradient leads down."""
+
+    def log_density(x):
+        wells = jnp.logaddexp(-0.5 * jnp.sum(x**2), -0.5 * jnp.sum((x - 40) ** 2))
+        return jnp.where(x[0] < -50, -1e5, wells)
+
+    model = sahmc.Model(log_density=log_density)
+    energy_fn = trace_energy(model, lambda flat: flat, jnp.zeros(2), True)
+    starts = np.concatenate([0.1 * np.arange(14)[:, None] * np.ones(2), [[100.0, 120.0], [-90.0, 0.0]]]).astype("f4")
+    state = RunState(evaluate_starts(energy_fn, jnp.asarray(starts))[1], *(None,) * 4)
+    runner = StageRunner(jax.random.key(0), 1, lambda *progress: None, Journal())
+    context = WarmupContext(runner, energy_fn, plan_for(model))
+    done = _rescued(context, state, np.ones(2))
+    assert done.high.tolist() == [False] * 14 + [True] * 2 and done.stranded == 1
+    ends = np.asarray(done.state.sahmc.chains.position)
+    assert np.allclose(ends[14], 40, atol=0.1) and np.allclose(ends[:14], starts[:14]) and (ends[15] < 2).all()
+
+
+CORRELATED = np.linalg.inv(0.97 ** np.abs(np.subtract.outer(np.arange(6), np.arange(6)))).astype("f4")
+
+
+@pytest.mark.parametrize(
+    ("precision", "kernel", "metric"),
+    [
+        (CORRELATED, sahmc.HMC(), "dense"),
+        (CORRELATED, sahmc.HMC(metric="diagonal"), "diagonal"),
+        (np.diag(np.geomspace(1e-4, 1e4, 6)).astype("f4"), sahmc.HMC(), "diagonal"),
+    ],
+)
+def test_the_metric_is_dense_where_coordinates_are_correlated_and_it_was_left_open(precision, kernel, metric):
+    result = sahmc.sample(
+        lambda x: -0.5 * x @ (precision @ x),
+        jnp.zeros(6),
+        kernel=kernel,
+        chains=16,
+        draws=200,
+        tune=400,
+        random_seed=0,
+        progressbar=False,
+    )
+    assert result.warmup.kernel["metric"] == metric
+    second = result.expectation(jnp.square)
+    truth = np.diag(np.linalg.inv(precision.astype(float)))
+    assert (np.abs(second.mean - truth) < 4 * second.mcse).all()
