@@ -12,7 +12,7 @@ from sahmc.run.journal import Journal
 from sahmc.run.loop import RunState
 from sahmc.run.stage import StageRunner
 from sahmc.run.start import evaluate_starts
-from sahmc.warmup.pilot import _rescued
+from sahmc.warmup.rescue import rescue
 from sahmc.warmup.tempered import WarmupContext
 
 
@@ -44,7 +44,7 @@ def test_a_chain_that_is_too_high_comes_down_to_its_own_basin():
     state = RunState(evaluate_starts(energy_fn, jnp.asarray(starts))[1], *(None,) * 4)
     runner = StageRunner(jax.random.key(0), 1, lambda *progress: None, Journal())
     context = WarmupContext(runner, energy_fn, plan_for(model))
-    done = _rescued(context, state, np.ones(2))
+    done = rescue(context, state, np.ones(2))
     assert done.high.tolist() == [False] * 14 + [True] * 2 and done.stranded == 1
     ends = np.asarray(done.state.sahmc.chains.position)
     assert np.allclose(ends[14], 40, atol=0.1) and np.allclose(ends[:14], starts[:14]) and (ends[15] < 2).all()

@@ -146,7 +146,7 @@ def _direction(
 def quench_all(
     energy_fn: TracedFunction, points: np.ndarray, scale: np.ndarray, most: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    """Quench any number of points (point, dim): return where they are, the energies, which are at rest, and the cost.
+    """Return where any number of points (point, dim) come to, the energies there, which are at rest, and the cost.
 
     The energy is infinite where a point cannot be said to be anywhere.
     """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import jax
@@ -15,7 +14,8 @@ from sahmc.landscape.modes import Modes, no_modes
 from sahmc.results.warmup_record import Climb
 from sahmc.run.loop import RunState
 from sahmc.warmup.climb import run_climb
-from sahmc.warmup.pilot import STRANDED_NATS, STRANDED_SPREADS, PilotOutcome
+from sahmc.warmup.pilot import PilotOutcome
+from sahmc.warmup.rescue import stranded_height
 from sahmc.warmup.tempered import WarmupContext
 
 LOST_NATS, LOST_NATS_PER_DIM = 20.0, 5.0
@@ -65,7 +65,7 @@ def explore(context: WarmupContext, piloted: PilotOutcome) -> Landscape:
         found = finder.find(back[-1], modes, hot, plan.search_batches)
         modes, spent = found.jumps, found.spent
         if int(modes.num) == 1 and not plan.has_prior:
-            lost |= ~(done.energies < pilot.mean_energy + STRANDED_NATS + STRANDED_SPREADS * math.sqrt(0.5 * dim))
+            lost |= ~(done.energies < pilot.mean_energy + stranded_height(dim))
     state = _put_back(done.state, home, lost)
     return Landscape(state, done.climb, finder, modes, int(lost.sum()), done.gradients, spent, found)
 

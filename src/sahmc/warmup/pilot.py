@@ -6,7 +6,6 @@ import math
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from sahmc.hamiltonian.spread import LadderSpread, Spread
@@ -18,18 +17,11 @@ from sahmc.landscape.curvature import (
     energies_and_gradients,
     nat_lengths,
 )
-from sahmc.landscape.descent import absurd_height
-from sahmc.landscape.quench import quench_all
 from sahmc.results.warmup_record import Pilot
 from sahmc.run.loop import Draw, RunState
-from sahmc.run.start import evaluate_starts
-from sahmc.warmup.tempered import TemperedMoves, WarmupContext, run_at_temperature, take_places
+from sahmc.warmup.rescue import rescue
+from sahmc.warmup.tempered import TemperedMoves, WarmupContext, run_at_temperature
 
-STRANDED_NATS, STRANDED_SPREADS = 20.0, 8.0
-"""The nats, and the spreads sqrt(d/2) of the energy in a Gaussian well, by which a chain that comes from the prior may
-be higher than the lowest quarter of them."""
-RESCUE_STEPS = 200
-"""The most steps downhill of a chain that is too high."""
 WINDOWS = (1, 1, 2, 4)
 """The windows in which the metric is found, each twice as long as the one before."""
 PRIOR_WINDOWS = (1, 1, 2)
@@ -104,54 +96,83 @@ def quarter_period(draws: np.ndarray) -> float:
 def run_pilot(context: WarmupContext, state: RunState) -> PilotOutcome:
     """Make plain moves at beta = 1 and, where there is a prior, at beta = 0.
 
-    Half of the moves at beta = 1 find the step size and how draws spread, in WINDOWS that grow, each with the metric of
-    the last; the other half the step size under the metric made from them, and the mean energy.
+    Half of the moves at beta = 1 find the step size and how draws spread; the other half the step size under the metric
+    made from that, and the mean energy.
     """
     plan, given = context.plan, context.plan.kernel
     dim, num = state.sahmc.chains.position.shape[1], plan.pilot_moves
     if not plan.needs_pilot:
-        return PilotOutcome(
-            None, given, given, state, np.empty((0, plan.chains, dim), state.sahmc.chains.position.dtype), 0
-        )
-    believed, spent = first_variances(context, state)
-    kernel, step, stranded = given.tuned(1.0, Spread(np.empty((0, dim)), 0, believed)), 0.1, 0
-    first = [max(1, num // 2 * share // sum(WINDOWS)) for share in WINDOWS] if given.uses_spread else [num // 2]
-    for i, moves in enumerate(first):
-        made = run_at_temperature(context, "pilot", state, kernel, 1.0, step, moves, eager=i == 0)
-        step, spent = made.step_size, spent + made.gradients
-        rescue = _rescued(context, made.state, believed)
-        state, stranded, spent = rescue.state, max(stranded, rescue.stranded), spent + rescue.gradients
-        if given.uses_spread:
-            late, grads = _late(made.draws).position[:, ~rescue.high], None
-            if given.uses_gradient and i + 1 < len(first):
-                grads, cost = some_gradients(context, late)
-                spent += cost
-            spread = Spread.of(late, believed, grads)
-            kernel, step, believed = given.tuned(1.0, spread), dim**-0.25, spread.variance()
-    plain, covariance = kernel, None
+        nothing = np.empty((0, plan.chains, dim), state.sahmc.chains.position.dtype)
+        return PilotOutcome(None, given, given, state, nothing, 0)
+    learnt = _learn_spread(context, state, num // 2)
+    kernel, spent = learnt.kernel, learnt.gradients
+    covariance = None
     if given.may_be_dense and dim <= LAPLACE_DIM:
-        covariance, cost = _correlations(context, state, believed)
+        covariance, cost = _correlations(context, learnt.state, learnt.variance)
         spent += cost
-    kernel = plain if covariance is None else plain.with_covariance(covariance)
-    second = run_at_temperature(context, "pilot", state, kernel, 1.0, step, num - sum(first))
+        kernel = kernel if covariance is None else kernel.with_covariance(covariance)
+    second = run_at_temperature(context, "pilot", learnt.state, kernel, 1.0, learnt.step_size, num - learnt.moves)
     late, step, spent = _late(second.draws), second.step_size, spent + second.gradients
     energy = np.asarray(late.energy)
     size, mean_energy = effective_dim(dim, energy), float(energy.mean(dtype=float))
     period = 0.5 * math.pi if covariance is not None else quarter_period(late.position)
     quarter = period / step if step > 0 else 1.0  # no step is accepted where a density is flat
-    fields = {"quarter": quarter, "stranded": stranded}
+    fields = {"step_size": step, "quarter": quarter, "stranded": learnt.stranded}
     if not plan.has_prior:
-        pilot = fit_pilot(size, mean_energy, None, step_size=step, **fields)
-        return PilotOutcome(pilot, kernel, plain, second.state, late.position, spent)
+        pilot = fit_pilot(size, mean_energy, None, **fields)
+        return PilotOutcome(pilot, kernel, learnt.kernel, second.state, late.position, spent)
 
-    there = _at_prior(context, second.state, plain, believed, step, num // 2)
+    there = _at_prior(context, second.state, learnt.kernel, learnt.variance, step, num // 2)
     prior = _late(there.moves.draws)
     inside = prior.energy[np.isfinite(prior.energy)]  # elsewhere the likelihood is zero
     median = float(np.median(inside)) if inside.size else mean_energy
-    pilot = fit_pilot(size, mean_energy, median, step_size=step, step_size_prior=there.moves.step_size, **fields)
-    spreads = LadderSpread(believed, there.variance) if given.uses_spread else None
-    spent += there.gradients
-    return PilotOutcome(pilot, kernel, plain, there.moves.state, late.position, spent, prior, spreads)
+    pilot = fit_pilot(size, mean_energy, median, step_size_prior=there.moves.step_size, **fields)
+    spreads = None
+    if given.uses_spread:
+        spreads = LadderSpread(Spread.of(late.position, learnt.variance).variance(), there.variance)
+    return PilotOutcome(
+        pilot, kernel, learnt.kernel, there.moves.state, late.position, spent + there.gradients, prior, spreads
+    )
+
+
+class Learnt(NamedTuple):
+    """The outcome of the first half of the moves at beta = 1."""
+
+    kernel: Kernel
+    """The kernel with the metric that was found."""
+    variance: np.ndarray
+    """The variance of each coordinate, (dim,)."""
+    step_size: float
+    """A step size to begin with under that metric."""
+    state: RunState
+    """The chains, none of them far too high."""
+    stranded: int
+    """The number of chains that went where others are."""
+    moves: int
+    """The moves that were made."""
+    gradients: int
+    """The gradients spent."""
+
+
+def _learn_spread(context: WarmupContext, state: RunState, num: int) -> Learnt:
+    """Make about ``num`` moves at beta = 1, in WINDOWS that grow, each with the metric of the last."""
+    given, dim = context.plan.kernel, state.sahmc.chains.position.shape[1]
+    variance, spent = first_variances(context, state)
+    kernel, step, stranded = given.tuned(1.0, Spread(np.empty((0, dim)), 0, variance)), 0.1, 0
+    windows = [max(1, num * share // sum(WINDOWS)) for share in WINDOWS] if given.uses_spread else [num]
+    for i, moves in enumerate(windows):
+        made = run_at_temperature(context, "pilot", state, kernel, 1.0, step, moves, eager=i == 0)
+        rescued = rescue(context, made.state, variance)
+        state, stranded, step = rescued.state, max(stranded, rescued.stranded), made.step_size
+        spent += made.gradients + rescued.gradients
+        if given.uses_spread:
+            late, grads = _late(made.draws).position[:, ~rescued.high], None
+            if given.uses_gradient and i + 1 < len(windows):
+                grads, cost = some_gradients(context, late)
+                spent += cost
+            spread = Spread.of(late, variance, grads)
+            kernel, step, variance = given.tuned(1.0, spread), dim**-0.25, spread.variance()
+    return Learnt(kernel, variance, step, state, stranded, sum(windows), spent)
 
 
 class AtPrior(NamedTuple):
@@ -217,47 +238,6 @@ def some_gradients(context: WarmupContext, draws: np.ndarray) -> tuple[np.ndarra
     found = energies_and_gradients(context.energy_fn, some.reshape(-1, draws.shape[-1]))[1].reshape(some.shape)
     away = (found - found.mean(axis=0)).reshape(-1, draws.shape[-1])
     return away[np.isfinite(away).all(axis=1)] * np.sqrt(len(times) / max(1, len(times) - 1)), len(away)
-
-
-class Rescue(NamedTuple):
-    """The outcome of a look for chains that are too high."""
-
-    state: RunState
-    """The chains, none of them too high."""
-    high: np.ndarray
-    """Which of them were, (chain,)."""
-    stranded: int
-    """The number of those that went where others are, because no way led down."""
-    gradients: int
-    """The gradients spent."""
-
-
-def _rescued(context: WarmupContext, state: RunState, variance: np.ndarray) -> Rescue:
-    """Bring down the chains that are still too high: to the bottom of their own basin, or else where others are.
-
-    A start may be where the density has overflowed to a plateau, from which no gradient leads down: that is absurdly
-    high. Where there is a prior, chains will come down from it anew, to every mode, so that none is lost by a stricter
-    rule: they are too high if the typical draws of a well as deep as the lower quarter of them are far below.
-    ``variance`` is that of each coordinate, as far as it is known.
-    """
-    chains = state.sahmc.chains
-    dim, energy = chains.position.shape[1], np.asarray(chains.total_energy, float)
-    bound = np.median(energy) + absurd_height(dim)
-    if context.plan.has_prior:
-        bound = min(bound, np.quantile(energy, 0.25) + STRANDED_NATS + STRANDED_SPREADS * math.sqrt(0.5 * dim))
-    high = ~(energy <= bound)
-    if not high.any():
-        return Rescue(state, high, 0, 0)
-    lost, spent = high, 0
-    if context.plan.kernel.uses_gradient:
-        position = np.array(chains.position)
-        scale = np.sqrt(variance).astype(position.dtype)
-        ends, _, _, spent = quench_all(context.energy_fn, position[high], scale, RESCUE_STEPS)
-        position[high] = ends
-        chains = evaluate_starts(context.energy_fn, jnp.asarray(position))[1].chains
-        lost = high & ~(np.asarray(chains.total_energy, float) <= bound)
-    chains = take_places(chains, lost) if lost.any() else chains
-    return Rescue(state._replace(sahmc=state.sahmc._replace(chains=chains)), high, int(lost.sum()), spent)
 
 
 def _late(draws: Draw) -> Draw:
