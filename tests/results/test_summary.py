@@ -1,7 +1,12 @@
 """The summary of a run."""
 
+import dataclasses
+
 import numpy as np
 import pytest
+
+from sahmc.results.evidence import evidence_in_words
+from sahmc.results.summary import summarise
 
 pytest.importorskip("matplotlib").use("Agg")
 
@@ -28,3 +33,13 @@ def test_the_interval_is_the_shortest_that_holds_enough(result):
     table = result.summary().to_dataframe().loc["y[0, 0]"]
     assert abs(table["hdi_97%"] - 1.88) < 0.35 and abs(table["hdi_3%"] + 1.88) < 0.35
     assert np.quantile(result.draws["y"][..., 0, 0], 0.97) > 2.3
+
+
+def test_it_says_what_the_evidence_is_of(result):
+    assert result.summary().evidence == ""  # of a ladder that ends in heat, nothing beside it
+    whole = "log of the integral of exp(log density): "
+    known = dataclasses.replace(result.record, bridge=(-3.21987, 0.0423))
+    assert evidence_in_words(known) == whole + "-3.220 +- 0.042"
+    assert whole + "-3.220" in str(summarise(known, None, 0.9)) and whole in summarise(known, None, 0.9)._repr_html_()
+    unknown = dataclasses.replace(result.record, bridge=(np.nan, np.nan))
+    assert evidence_in_words(unknown) == whole + "not known, see the findings"

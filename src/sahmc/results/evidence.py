@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -79,6 +81,18 @@ def log_evidence(record: RunRecord, method: str = "theta") -> Expectation:
         return UNKNOWN
     found, mass = ESTIMATORS[method](record), record.prior_mass
     return found if mass is None else Expectation(found.mean - mass[0], np.hypot(found.mcse, mass[1]))
+
+
+def evidence_in_words(record: RunRecord) -> str:
+    """Return what the log evidence is and of what, in a line; nothing where a run cannot know it."""
+    if record.bridge is None and not knows_evidence(record):
+        return ""
+    mean, error = (float(part) for part in log_evidence(record))
+    what = "log evidence" if record.settings["prior"] else "log of the integral of exp(log density)"
+    if not np.isfinite([mean, error]).all():
+        return f"{what}: not known, see the findings"
+    digits = max(0, 1 - math.floor(math.log10(max(error, 1e-6))))
+    return f"{what}: {mean:.{digits}f} +- {error:.{digits}f}"
 
 
 def knows_evidence(record: RunRecord) -> bool:

@@ -13,6 +13,7 @@ from sahmc._support.tables import Table, number
 from sahmc._support.types import PositionFn
 from sahmc._support.validate import is_number, require
 from sahmc.models.positions import labels, named
+from sahmc.results.evidence import evidence_in_words
 from sahmc.results.expectations import resample_index, values
 from sahmc.results.records import Finding, RunRecord
 from sahmc.tilt.importance import by_columns, rank_rhat, resample_rows, weighted_ess, weighted_mean, weighted_variance
@@ -35,6 +36,8 @@ class Summary:
     """The columns by name, with a number for each quantity."""
     findings: tuple[Finding, ...]
     """The findings: what is wrong with the run, errors first."""
+    evidence: str = ""
+    """A line on the log evidence; nothing where it cannot be known."""
 
     def to_dataframe(self) -> Any:
         """Return a pandas DataFrame with a row for each quantity."""
@@ -71,7 +74,8 @@ class Summary:
         more = len(self.names) - SHOWN_ROWS
         rest = [f"... and {more} more rows, in to_dataframe()"] if more > 0 else []
         lines = [f"{f.severity}: {f.sentence}\n    {f.advice} [{f.code}]" for f in self.findings]
-        return "\n".join([self.headline, "", str(self.table()), *rest, "", self.verdict, *lines])
+        evidence = ["", self.evidence] if self.evidence else []
+        return "\n".join([self.headline, "", str(self.table()), *rest, *evidence, "", self.verdict, *lines])
 
     __repr__ = __str__
 
@@ -83,7 +87,7 @@ class Summary:
         more = len(self.names) - SHOWN_ROWS
         rest = f"<p>… and {more} more rows, in <code>to_dataframe()</code></p>" if more > 0 else ""
         return (
-            f"<p>{html.escape(self.headline)}</p>{self.table().to_html()}{rest}"
+            f"<p>{html.escape(self.headline)}</p>{self.table().to_html()}{rest}<p>{html.escape(self.evidence)}</p>"
             f"<p><b>{html.escape(self.verdict)}</b></p>" + (f"<ul>{items}</ul>" if items else "")
         )
 
@@ -128,7 +132,7 @@ def summarise(record: RunRecord, fn: PositionFn | None, prob: float) -> Summary:
             strict=True,
         )
     )
-    return Summary(headline(record), names, columns, record.findings)
+    return Summary(headline(record), names, columns, record.findings, evidence_in_words(record))
 
 
 def headline(record: RunRecord) -> str:

@@ -141,7 +141,7 @@ class LearntReference:
     """The rungs from the reference, beta = 0, down to beta = 1. Energies are -log density + log q."""
 
     def __str__(self) -> str:
-        shape = "one Gaussian" if self.parts == 1 else f"{self.parts} Gaussians, one for each mode"
+        shape = "one Gaussian" if self.parts == 1 else f"{self.parts} Gaussians around the modes"
         shape += ", over all modes" if self.broad else ""
         return f"{shape}; {self.overlap:.0%} of its draws would do for draws of the posterior"
 

@@ -23,7 +23,7 @@ from sahmc.warmup.pilot import PilotOutcome
 from sahmc.warmup.reference import Referred, Stay, come_down, stay_in_modes
 from sahmc.warmup.tempered import WarmupContext
 
-LEAST_OVERLAP = 0.15
+LEAST_OVERLAP = 0.25
 """The chance that a draw of q would be accepted in place of one of the posterior, below which heat is the better top,
 if heat joins the modes at all: where modes are bent, q lies beside them."""
 HEAT_DIM = 20
