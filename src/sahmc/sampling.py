@@ -135,9 +135,10 @@ def sample(
         Whether chains also jump between the modes that the warm-up has found, a bool. The draws are right either way;
         without jumps, chains pass between modes only by way of the top of the ladder. Default True.
     reference
-        Whether the ladder of a log density without a prior of its own ends in a normalised density that the warm-up
-        fits to the modes it finds, a bool: hot levels are then proper, and ``log_evidence`` is known. Without it, or
-        where the partition is given, the ladder ends in heat. The draws are right either way. Default True.
+        Whether the ladder may end in a normalised density that the warm-up fits to the modes it finds, a bool: hot
+        levels are then proper, and ``log_evidence`` is known. It does for a log density without a prior of its own, and
+        where the way to the prior is long. Without it, or where the partition is given, the ladder ends in heat or in
+        the prior. The draws are right either way. Default True.
     keep
         A function that returns what is kept of each draw in its place, written with ``jax.numpy``: of a position, or of
         the variables of a model that names them. If None, the default, all of it is kept.

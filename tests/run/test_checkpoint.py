@@ -1,5 +1,6 @@
 """A run that is killed goes on to the same bits, and what is torn is never taken for whole."""
 
+import dataclasses
 import os
 import random
 import shutil
@@ -17,10 +18,11 @@ import pytest
 from records import differences
 
 import sahmc
-from sahmc.run import checkpoint, journal
+from sahmc.run import checkpoint, identity, journal
 from sahmc.run import loop as run
 from sahmc.run.folder_lock import FolderLock
 from sahmc.run.journal import DiskJournal
+from sahmc.run.plan import Plan
 
 OPTIONS = {"draws": 300, "tune": 120, "chains": 8, "random_seed": 3, "progressbar": False}
 
@@ -323,3 +325,9 @@ def test_an_interrupted_run_is_resumed(whole, tmp_path, monkeypatch):
     part = sample(checkpoint=tmp_path / "run", callback=stop)
     assert part.settings["interrupted"] and part.draws.shape[1] < 300
     assert same(whole, sahmc.resume(tmp_path / "run", progressbar=False))
+
+
+def test_every_setting_of_a_run_belongs_to_its_identity():
+    """A checkpoint made with another one is refused; ``moves`` follow from the kernel and ``spent`` from the run."""
+    known = {*identity.PLAIN, *identity.HASHED, "moves", "spent"}
+    assert {field.name for field in dataclasses.fields(Plan)} <= known

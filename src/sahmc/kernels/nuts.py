@@ -107,7 +107,8 @@ class NUTS(Mechanical):
     turning of the trajectory, and the spread of its energy, which beyond 1000 is a divergence. Both are properties of
     the set of states and not of the one where it began, so every tilted density is left exactly invariant.
 
-    ``max_tree_depth`` bounds the length of a trajectory to 2 to that power.
+    ``step_size`` and ``metric`` are as for ``HMC``; ``max_tree_depth`` bounds the length of a trajectory to 2 to that
+    power.
     """
 
     step_size: Any = converted(checked_step_size, default=None)

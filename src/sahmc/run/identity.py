@@ -18,7 +18,10 @@ from sahmc._version import __version__
 from sahmc.run.plan import Plan
 from sahmc.run.start import Prepared, evaluate_starts
 
-PLAIN = ("draws", "tune", "chains", "thin", "target_accept", "theta", "adapt", "jumps")
+PLAIN = (
+    *("draws", "tune", "chains", "thin", "target_accept", "theta", "adapt", "jumps", "reference"),
+    *("has_prior", "prior_normalised"),
+)
 """The settings that are compared, and told to the user, as they are."""
 HASHED = {
     "kernel": "the kernel",
