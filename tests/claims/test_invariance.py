@@ -17,6 +17,7 @@ from sahmc.kernels.jump import Jump
 from sahmc.landscape.modes import fit_modes
 from sahmc.landscape.parts import Parts
 from sahmc.landscape.reference import refer
+from sahmc.landscape.shifts import Shifts
 from sahmc.models.energy import trace_energy
 from sahmc.testing import check_invariance, grid_sampler
 from sahmc.testing.cases import CASES, EDGES, HIGH, LOW, TO_THE_PRIOR, frozen_target, log_posterior
@@ -124,6 +125,27 @@ def test_draws_of_the_reference_are_exact_however_bad_it_is(monkeypatch):
     assert p_value(Jump(kernel, modes, reference), target, draw) > FOUR_SIGMA
     other = dataclasses.replace(reference, mean=reference.mean + 1.0)
     assert p_value(Jump(kernel, modes, other), target, draw) < FOUR_SIGMA
+
+
+@strategy
+class OneWay(Shifts):
+    """Displacements that are proposed forwards alone."""
+
+    def draw(self, uniform):
+        return self.vector[0]
+
+
+def test_shifts_are_exact_wherever_they_lead(monkeypatch):
+    monkeypatch.setattr(jump, "SHIFT_SHARE", 0.8)
+    modes = rough_picture()
+    reference = Parts.of(modes).weighed(np.ones(3), "f4")
+    whole = trace_energy(Model(log_density=log_posterior), lambda flat: flat, jnp.zeros(2), True)
+    tilt = TemperedTilt(TO_THE_PRIOR)
+    target = TiltedTarget(refer(whole, reference), tilt, jnp.array([0.3, -0.5, 0.4, -0.2]), tilt.step_scale)
+    draw = grid_sampler(target, LOW, HIGH)
+    vector = jnp.array([[2.1, 0.3], [0.4, -1.0]])
+    assert p_value(Jump(KERNELS["hmc"], modes, reference, shifts=Shifts(vector)), target, draw) > FOUR_SIGMA
+    assert p_value(Jump(KERNELS["hmc"], modes, reference, shifts=OneWay(vector)), target, draw) < FOUR_SIGMA
 
 
 def test_a_linear_tilt_decided_on_the_clipped_energy_is_caught():

@@ -14,11 +14,15 @@ from sahmc.kernels.base import Kernel, TransitionInfo, draw_noise
 from sahmc.kernels.decision import decide
 from sahmc.landscape.modes import Modes
 from sahmc.landscape.reference import Reference
+from sahmc.landscape.shifts import Shifts
 from sahmc.tilt.target import ChainState, TiltedTarget
 from sahmc.tilt.tilts import Energy, Level
 
 JUMP_SHARE = 1 / 3
 """The share of moves that are jumps, once two modes are known."""
+SHIFT_SHARE, FRESH_BESIDE_SHIFTS = 0.6, 0.03
+"""The share of moves that are shifts or draws of the reference where there are more modes than can be known, and that
+of the latter: the reference is then one Gaussian over all of them."""
 
 
 @strategy
@@ -30,6 +34,9 @@ class Jump(Kernel):
     |L'| / |L| times that of the chances of drawing k and k', and rejected if x' does not belong to k', so that
     every jump can be undone. That is exact whatever the picture of the modes: a bad picture only costs acceptance.
 
+    Where there are more modes than can be known, x' is the position shifted by one of the displacements ``shifts``
+    instead, forwards or backwards.
+
     Where the ladder ends in a ``reference`` q, half of these moves, or all if only one mode is known, propose a draw
     from q itself. The ratio of the tilted densities is then divided by that of q.
     """
@@ -40,6 +47,8 @@ class Jump(Kernel):
     """The reference, the base measure of the target; None if there is none."""
     now: bool | Bool[Array, ""] = False
     """Whether the next move is a jump."""
+    shifts: Shifts | None = None
+    """The displacements by which chains jump where there are more modes than can be known; None elsewhere."""
     fresh: bool | Bool[Array, ""] = False
     """Whether it proposes a draw from the reference."""
     name: ClassVar[str] = "jump"
@@ -71,7 +80,7 @@ class Jump(Kernel):
 
     def tuned(self, step_size: Any, spread: Spread) -> Jump:
         """Return this kernel with everything that ``kernel`` left open filled in."""
-        return Jump(self.kernel.tuned(step_size, spread), self.modes, self.reference)
+        return updated(self, kernel=self.kernel.tuned(step_size, spread))
 
     def refresh(self, rng_key: Key[Array, ""]) -> Jump:
         """Draw whether all chains try to jump in this move, or none; and what ``kernel`` shares."""
@@ -79,8 +88,8 @@ class Jump(Kernel):
         uniform, many = jax.random.uniform(key_now), self.modes.num > 1
         if self.reference is None:
             return updated(self, kernel=self.kernel.refresh(key_kernel), now=(uniform < JUMP_SHARE) & many)
-        now = uniform < jnp.where(many, JUMP_SHARE, 0.5 * JUMP_SHARE)
-        fresh = uniform < 0.5 * JUMP_SHARE
+        jumps, drawn = (JUMP_SHARE, 0.5 * JUMP_SHARE) if self.shifts is None else (SHIFT_SHARE, FRESH_BESIDE_SHIFTS)
+        now, fresh = uniform < jnp.where(many, jumps, drawn), uniform < drawn
         return updated(self, kernel=self.kernel.refresh(key_kernel), now=now, fresh=fresh)
 
     def step(
@@ -97,13 +106,16 @@ class Jump(Kernel):
         here = modes.nearest(state.position)
         there, log_chance, log_chance_back = self._draw_mode(u_mode, here)
         position = modes.carry(state.position, here, there)
+        if self.shifts is not None:
+            position = state.position + self.shifts.draw(u_mode)
         if self.reference is not None:
             position = jnp.where(self.fresh, self.reference.draw(u_mode, noise), position)
         proposal = target.evaluate(position)
 
-        log_ratio = target.tilted_energy(state) - target.tilted_energy(proposal)
-        log_ratio += modes.log_det[there] - modes.log_det[here] + log_chance_back - log_chance
-        back = modes.nearest(proposal.position) == there
+        log_ratio, back = target.tilted_energy(state) - target.tilted_energy(proposal), jnp.ones((), bool)
+        if self.shifts is None:
+            log_ratio += modes.log_det[there] - modes.log_det[here] + log_chance_back - log_chance
+            back = modes.nearest(proposal.position) == there
         if state.base is not None and proposal.base is not None and self.reference is not None:
             # the base measure is q, so that only the tilt of E is left of the ratio
             without = target.tilted_energy(state) - target.tilted_energy(proposal)

@@ -139,10 +139,13 @@ class LearntReference:
     """The chance that a draw of it would be accepted in place of one of the posterior, as far as the warm-up saw."""
     down: tuple[Rung, ...]
     """The rungs from the reference, beta = 0, down to beta = 1. Energies are -log density + log q."""
+    shifts: int = 0
+    """The number of displacements that lead from mode to mode, by which chains jump where ``broad``."""
 
     def __str__(self) -> str:
         shape = "one Gaussian" if self.parts == 1 else f"{self.parts} Gaussians around the modes"
-        shape += ", over all modes" if self.broad else ""
+        shape += f", over all modes, between which {self.shifts} displacements lead" if self.shifts else ""
+        shape += ", over all modes" if self.broad and not self.shifts else ""
         return f"{shape}; {self.overlap:.0%} of its draws would do for draws of the posterior"
 
 

@@ -15,6 +15,7 @@ from sahmc.landscape.mode_finder import Found, ModeFinder
 from sahmc.landscape.modes import MOST_MODES
 from sahmc.landscape.parts import Parts, fit_reference
 from sahmc.landscape.reference import Reference, around_all, refer
+from sahmc.landscape.shifts import Shifts, find_shifts
 from sahmc.results.warmup_record import Climb, LearntReference, Pilot
 from sahmc.run.loop import RunState
 from sahmc.run.start import evaluate_starts
@@ -50,6 +51,8 @@ class Stay(NamedTuple):
     """The reference, q."""
     broad: bool
     """Whether q is one Gaussian over all modes, because there are more than can be known."""
+    shifts: Shifts | None
+    """The displacements by which chains jump then, if any lead from mode to mode."""
     points: np.ndarray
     """Draws of q, (draw, dim)."""
     high: np.ndarray
@@ -96,10 +99,11 @@ def stay_in_modes(
     late = np.asarray(made.draws.position)[len(made.draws.energy) // SETTLING :]
     finder = finder.with_draws(late)
     again = finder.find(late[-1], found.modes)
-    broad = len(found.minima) > MOST_MODES
+    broad, shifts = len(found.minima) > MOST_MODES, None
     if broad:
         seen = np.concatenate([found.minima, again.minima, late.reshape(-1, late.shape[-1])])
-        reference, looked = around_all(seen, BROAD_INFLATION, late.dtype), 0
+        reference = around_all(seen, BROAD_INFLATION, late.dtype)
+        shifts, looked = find_shifts(context.energy_fn, found.minima, finder.scale, late.reshape(-1, late.shape[-1]))
     else:
         reference, looked = _around_modes(context, again, len(finder.draws))
     points = reference.draws(max(REFERENCE_DRAWS, plan.chains), seed=len(finder.draws))
@@ -112,6 +116,7 @@ def stay_in_modes(
         found=again,
         reference=reference,
         broad=broad,
+        shifts=shifts,
         points=points,
         high=high,
         low=low,
@@ -151,8 +156,17 @@ def come_down(context: WarmupContext, kernel: Kernel, pilot: Pilot, stay: Stay) 
     home = np.asarray(stay.state.sahmc.chains.position)
     begun = stay.state._replace(sahmc=stay.state.sahmc._replace(chains=there.chains))
     moves = max(12, plan.reference_moves - plan.stay_moves)
-    done = run_climb(inner, begun, Jump(kernel, stay.found.jumps, reference), well, stay.finder.scale, home, moves)
-    record = LearntReference(reference.num_parts, stay.broad, stay.overlap, done.climb.down)
+    done = run_climb(
+        inner,
+        begun,
+        Jump(kernel, stay.found.jumps, reference, shifts=stay.shifts),
+        well,
+        stay.finder.scale,
+        home,
+        moves,
+    )
+    shifts = 0 if stay.shifts is None else stay.shifts.num
+    record = LearntReference(reference.num_parts, stay.broad, stay.overlap, done.climb.down, shifts)
     return Referred(inner, record, well, done.climb, done.state, done.draws, done.gradients)
 
 

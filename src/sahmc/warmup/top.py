@@ -13,6 +13,7 @@ from sahmc.landscape.curvature import correlated_covariance
 from sahmc.landscape.mode_finder import Found
 from sahmc.landscape.parts import Parts
 from sahmc.landscape.reference import Reference, around_all
+from sahmc.landscape.shifts import Shifts
 from sahmc.results.warmup_record import Climb, LearntReference, Pilot
 from sahmc.run.loop import Draw
 from sahmc.run.start import evaluate_starts
@@ -68,6 +69,11 @@ class Top:
     def reference(self) -> Reference | None:
         """The reference in which the ladder ends, if it does."""
         return None if self.stay is None or self.referred is None else self.stay.reference
+
+    @property
+    def shifts(self) -> Shifts | None:
+        """The displacements by which chains jump, where there are more modes than can be known."""
+        return None if self.stay is None else self.stay.shifts
 
     @property
     def record(self) -> LearntReference | None:

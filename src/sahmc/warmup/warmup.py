@@ -75,7 +75,7 @@ def warm_up(context: WarmupContext, state: RunState, save: bool = False) -> Warm
         kernel = kernel.with_variances(piloted.spreads.at(np.asarray(ladder.tilt.partition.betas, float)))
     if found.climb is not None and (plan.jumps or top.reference is not None):
         between = found.modes if plan.jumps else no_modes(found.modes.mean.shape[1], found.modes.mean.dtype)
-        kernel = Jump(kernel, between, top.reference)
+        kernel = Jump(kernel, between, top.reference, shifts=top.shifts)
     setup = Setup(context.energy_fn, ladder.tilt, kernel, desired, plan.gain_used, plan.target_accept)
     state = begin_adaptation(found.state, setup, plan.theta, theta_0, level_steps(ladder, plan.kernel, pilot))
 

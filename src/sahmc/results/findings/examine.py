@@ -37,7 +37,9 @@ def examine(record: RunRecord, positions: Any) -> tuple[Finding, ...]:
     if seen is not None and len(seen.energy) > 1:
         seen = seen._replace(label=seen.label[pick])
         mass = seen.mass(weight)
-        found += check_modes(seen, mass, seen.chains(record.cold[pick]), len(flat))
+        reference = record.warmup.reference
+        countless = reference is not None and reference.shifts > 0
+        found += check_modes(seen, mass, seen.chains(record.cold[pick]), len(flat), countless)
         for k in np.flatnonzero((mass > LEAST_MASS) & (mass < 1 - LEAST_MASS)):
             quantities = np.concatenate([quantities, (seen.label == k)[..., None].astype(float)], axis=2)
             names.append(f"the mass of the mode near {short_place(seen.minimum[k])}")

@@ -19,10 +19,14 @@ EXPECTED_MASS = 0.2
 """The mass expected of a mode, by its depth and width, from which its absence is reported."""
 
 
-def check_modes(seen: ModeAssignment, mass: np.ndarray, chains: np.ndarray, total: int) -> Iterator[Finding]:
+def check_modes(
+    seen: ModeAssignment, mass: np.ndarray, chains: np.ndarray, total: int, countless: bool = False
+) -> Iterator[Finding]:
     """Check for modes with too little mass, and for modes that too few chains have seen.
 
     ``mass`` and ``chains`` hold the mass of each mode and the number of chains that saw it, out of ``total``.
+    ``countless`` tells that there are more modes than can be known and chains have other ways to all of them, so that a
+    mode found late is no error.
     """
     if not seen.complete:
         yield Finding(
@@ -50,7 +54,7 @@ def check_modes(seen: ModeAssignment, mass: np.ndarray, chains: np.ndarray, tota
         late = "" if seen.known[k] else ", and found only while draws were made, so its mass is not known"
         yield Finding(
             "modes",
-            WARNING if seen.known[k] else ERROR,
+            WARNING if seen.known[k] or countless else ERROR,
             f"The mode near {short_place(seen.minimum[k])}, of mass {mass[k]:.2f}, was seen by {chains[k]} of {total} "
             f"chains{late}.",
             float(chains[k]),
@@ -61,7 +65,7 @@ def check_modes(seen: ModeAssignment, mass: np.ndarray, chains: np.ndarray, tota
         late_ones = int((~np.asarray(seen.known, bool)[rest]).sum())
         yield Finding(
             "modes",
-            ERROR if late_ones else WARNING,
+            ERROR if late_ones and not countless else WARNING,
             f"{len(rest)} more modes, of mass {mass[rest].sum():.2f} together, were each seen by less than a quarter "
             f"of the chains; {late_ones} of them were found only while draws were made.",
             float(len(rest)),

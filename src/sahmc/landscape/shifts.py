@@ -1,0 +1,103 @@
+"""Shifts from mode to mode, where there are too many modes to know: products of wells, lattices.
+
+There a few displacements, applied to any position, lead from every mode to others. Forwards and backwards they are
+proposed alike, so that no picture of the modes is needed to be exact.
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from sahmc._support.pytree import strategy
+from sahmc._support.traced import TracedFunction
+from sahmc.landscape.curvature import energies_and_gradients
+
+MOST_SHIFTS = 64
+"""The largest number of shifts."""
+CANDIDATES = 128
+"""The most displacements that are tried."""
+TRIED_AT = 64
+"""The number of draws at which each one is tried, in both directions."""
+LEAST_ACCEPTED, LEAST_OF_BEST = 0.01, 0.3
+"""The least share of trials that must be accepted, and the least over that of the best displacement."""
+APART = 5.0
+"""The distance of two modes, in widths of a mode: what leads less far leads nowhere."""
+
+
+@strategy
+class Shifts:
+    """Displacements from mode to mode."""
+
+    vector: Float[Array, "shifts dim"]
+    """The displacements; those that pad the array are the first ones again."""
+
+    @property
+    def num(self) -> int:
+        """The number of displacements, each counted once."""
+        return len(np.unique(np.asarray(self.vector), axis=0))
+
+    def draw(self, uniform: Float[Array, ""]) -> Float[Array, " dim"]:
+        """Return one of them, forwards or backwards, all with the same chance."""
+        num = len(self.vector)
+        k = jnp.minimum((uniform * 2 * num).astype(int), 2 * num - 1)
+        return jnp.where(k < num, 1.0, -1.0).astype(self.vector.dtype) * self.vector[k % num]
+
+
+def find_shifts(
+    energy_fn: TracedFunction, minima: np.ndarray, scale: np.ndarray, draws: np.ndarray
+) -> tuple[Shifts | None, int]:
+    """Return the displacements between ``minima`` (mode, dim) that are accepted most often, and the energies computed.
+
+    ``scale`` is the width of a mode in each coordinate, and ``draws`` (draw, dim) are of the posterior. There is None
+    if no displacement leads anywhere.
+    """
+    found = _candidates(minima.astype(float), scale)
+    rng = np.random.default_rng(len(found))
+    at = draws[rng.choice(len(draws), TRIED_AT)].astype(float)
+    there = np.concatenate([at + found[:, None], at - found[:, None]], axis=1)
+    before = energies_and_gradients(energy_fn, at.astype(draws.dtype))[0]
+    after = energies_and_gradients(energy_fn, there.reshape(-1, at.shape[1]).astype(draws.dtype))[0]
+    gain = np.tile(before, 2) - after.reshape(len(found), -1)
+    accepted = np.exp(np.minimum(np.where(np.isnan(gain), -np.inf, gain), 0.0)).mean(axis=1)
+    order = np.argsort(-accepted, kind="stable")[:MOST_SHIFTS]
+    order = order[accepted[order] > max(LEAST_ACCEPTED, LEAST_OF_BEST * accepted.max(initial=0.0))]
+    spent = len(at) + after.size
+    if not len(order):
+        return None, spent
+    kept = found[np.resize(order, MOST_SHIFTS)]
+    return Shifts(jnp.asarray(kept, draws.dtype)), spent
+
+
+def _candidates(minima: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """Return displacements (shift, dim) between minima: along single coordinates, and between near neighbours.
+
+    Along a coordinate they are the distances between neighbouring values that minima have there.
+    """
+    z, dim = minima / scale, minima.shape[1]
+    found: list[np.ndarray] = []
+    for i in range(dim):
+        values = np.sort(z[:, i])
+        groups = np.split(values, np.flatnonzero(np.diff(values) > APART) + 1)
+        found += [np.eye(dim)[i] * step for step in np.diff([group.mean() for group in groups])]
+    square = ((z[:, None] - z) ** 2).sum(axis=2)
+    np.fill_diagonal(square, np.inf)
+    near = np.argsort(square.min(axis=1), kind="stable")
+    found += list(z[square[near].argmin(axis=1)] - z[near])
+    found = [step for step in found if np.linalg.norm(step) > APART]
+    return _atoms(np.array(sorted(found, key=np.linalg.norm)).reshape(-1, dim)) * scale
+
+
+def _atoms(steps: np.ndarray) -> np.ndarray:
+    """Return those of ``steps`` (step, dim), the shortest first, that are not made of one or two others.
+
+    Steps are the same if they differ by less than 1, or by their sign alone.
+    """
+    kept, reached = steps[:0], steps[:0]
+    for step in steps:
+        if (((reached - step) ** 2).sum(axis=1) > 1).all() and len(kept) < CANDIDATES:
+            both = np.concatenate([step[None], -step[None]])
+            reached = np.concatenate([reached, both, *(kept + sign for sign in both), *(sign - kept for sign in both)])
+            kept = np.concatenate([kept, step[None]])
+    return kept
