@@ -20,7 +20,7 @@ CANDIDATES = 128
 """The most displacements that are tried."""
 TRIED_AT = 64
 """The number of draws at which each one is tried, in both directions."""
-LEAST_ACCEPTED, LEAST_OF_BEST = 0.01, 0.3
+LEAST_ACCEPTED, LEAST_OF_BEST = 0.03, 0.3
 """The least share of trials that must be accepted, and the least over that of the best displacement."""
 APART = 5.0
 """The distance of two modes, in widths of a mode: what leads less far leads nowhere."""
