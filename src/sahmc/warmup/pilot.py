@@ -45,6 +45,8 @@ class PilotOutcome(NamedTuple):
     """The kernel, tuned."""
     plain: Kernel
     """The same kernel with a diagonal metric, where coordinates are so correlated that it has a dense one."""
+    plain_quarter: float
+    """The number of its steps that a quarter of the slowest period takes."""
     state: RunState
     """The chains at the end."""
     draws: np.ndarray
@@ -55,6 +57,10 @@ class PilotOutcome(NamedTuple):
     """The draws at beta = 0, arrays (draw, chain, ...), where there is a prior."""
     spreads: LadderSpread | None = None
     """The variances at both ends of the ladder, where there is a prior and they are not given."""
+
+    def quarter_of(self, kernel: Kernel) -> float:
+        """Return the number of steps that a quarter of the slowest period takes with this kernel, dense or plain."""
+        return self.plain_quarter if kernel is self.plain or self.pilot is None else self.pilot.quarter
 
 
 def fit_pilot(dim: float, mean_energy: float, prior_energy: float | None, **fields: Any) -> Pilot:
@@ -103,7 +109,7 @@ def run_pilot(context: WarmupContext, state: RunState) -> PilotOutcome:
     dim, num = state.sahmc.chains.position.shape[1], plan.pilot_moves
     if not plan.needs_pilot:
         nothing = np.empty((0, plan.chains, dim), state.sahmc.chains.position.dtype)
-        return PilotOutcome(None, given, given, state, nothing, 0)
+        return PilotOutcome(None, given, given, 1.0, state, nothing, 0)
     learnt = _learn_spread(context, state, num // 2)
     kernel, spent = learnt.kernel, learnt.gradients
     covariance = None
@@ -115,12 +121,14 @@ def run_pilot(context: WarmupContext, state: RunState) -> PilotOutcome:
     late, step, spent = _late(second.draws), second.step_size, spent + second.gradients
     energy = np.asarray(late.energy)
     size, mean_energy = effective_dim(dim, energy), float(energy.mean(dtype=float))
-    period = 0.5 * math.pi if covariance is not None else quarter_period(late.position)
-    quarter = period / step if step > 0 else 1.0  # no step is accepted where a density is flat
+    # no step is accepted where a density is flat
+    plain_step = step if covariance is None else learnt.plain_step
+    plain_quarter = quarter_period(late.position) / plain_step if plain_step > 0 else 1.0
+    quarter = plain_quarter if covariance is None else 0.5 * math.pi / max(step, 1e-30)
     fields = {"step_size": step, "quarter": quarter, "stranded": learnt.stranded}
     if not plan.has_prior:
         pilot = fit_pilot(size, mean_energy, None, **fields)
-        return PilotOutcome(pilot, kernel, learnt.kernel, second.state, late.position, spent)
+        return PilotOutcome(pilot, kernel, learnt.kernel, plain_quarter, second.state, late.position, spent)
 
     there = _at_prior(context, second.state, learnt.kernel, learnt.variance, step, num // 2)
     prior = _late(there.moves.draws)
@@ -130,9 +138,8 @@ def run_pilot(context: WarmupContext, state: RunState) -> PilotOutcome:
     spreads = None
     if given.uses_spread:
         spreads = LadderSpread(Spread.of(late.position, learnt.variance).variance(), there.variance)
-    return PilotOutcome(
-        pilot, kernel, learnt.kernel, there.moves.state, late.position, spent + there.gradients, prior, spreads
-    )
+    spent, state = spent + there.gradients, there.moves.state
+    return PilotOutcome(pilot, kernel, learnt.kernel, plain_quarter, state, late.position, spent, prior, spreads)
 
 
 class Learnt(NamedTuple):
@@ -144,6 +151,8 @@ class Learnt(NamedTuple):
     """The variance of each coordinate, (dim,)."""
     step_size: float
     """A step size to begin with under that metric."""
+    plain_step: float
+    """The step size that was found in the last window."""
     state: RunState
     """The chains, none of them far too high."""
     stranded: int
@@ -172,7 +181,7 @@ def _learn_spread(context: WarmupContext, state: RunState, num: int) -> Learnt:
                 spent += cost
             spread = Spread.of(late, variance, grads)
             kernel, step, variance = given.tuned(1.0, spread), dim**-0.25, spread.variance()
-    return Learnt(kernel, variance, step, state, stranded, sum(windows), spent)
+    return Learnt(kernel, variance, step, made.step_size, state, stranded, sum(windows), spent)
 
 
 class AtPrior(NamedTuple):

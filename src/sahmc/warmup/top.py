@@ -54,6 +54,8 @@ class Top:
     """The parts that stages have in common, with the energy and the plan that go with this top."""
     kernel: Kernel
     """The kernel, with the metric that goes with this top."""
+    quarter: float
+    """The number of steps of that kernel that a quarter of the slowest period takes."""
     pilot: Pilot | None
     """The picture of a well, in the energy on which the tilt acts."""
     found: Landscape
@@ -93,8 +95,9 @@ def choose_top(context: WarmupContext, piloted: PilotOutcome, found: Landscape) 
     """
     plan, pilot, heat, searched = context.plan, piloted.pilot, found.climb, found.found
     beside = piloted.plain if plan.has_prior else piloted.kernel
+    quarter = piloted.quarter_of(beside)
     if not plan.learns_reference or (plan.has_prior and not _is_long(piloted, found)):
-        return Top(_without(context), beside, pilot, found)
+        return Top(_without(context), beside, quarter, pilot, found)
     assert pilot is not None and searched is not None and heat is not None
     kernel = _for_all_modes(piloted, searched)
     stay = stay_in_modes(context, found.state, kernel, pilot, found.finder, searched)
@@ -108,8 +111,8 @@ def choose_top(context: WarmupContext, piloted: PilotOutcome, found: Landscape) 
     mass = None
     if plan.has_prior and piloted.prior is not None and not plan.prior_normalised:
         mass = prior_mass(context, piloted.prior)
-    if prior_is_better(stay, mass) if plan.has_prior else heat_is_better(stay, searched, heat):
-        return Top(_without(context, spent=plan.stay_moves), beside, pilot, found, stay)
+    if prior_is_better(stay, searched, mass) if plan.has_prior else heat_is_better(stay, searched, heat):
+        return Top(_without(context, spent=plan.stay_moves), beside, quarter, pilot, found, stay)
     referred = come_down(context, kernel, pilot, stay)
     found = found._replace(
         state=referred.state,
@@ -117,7 +120,8 @@ def choose_top(context: WarmupContext, piloted: PilotOutcome, found: Landscape) 
         finder=found.finder.with_draws(referred.draws),
         gradients=found.gradients + referred.gradients,
     )
-    return Top(referred.context, kernel, referred.pilot, found, stay, referred, mass)
+    quarter = piloted.quarter_of(kernel)
+    return Top(referred.context, kernel, quarter, referred.pilot, found, stay, referred, mass)
 
 
 def _for_all_modes(piloted: PilotOutcome, found: Found) -> Kernel:
@@ -145,14 +149,14 @@ def _is_long(piloted: PilotOutcome, found: Landscape) -> bool:
     return barrier > (LONG_WAY if int(found.modes.num) > 1 else LONG_LOOK_OUT)
 
 
-def prior_is_better(stay: Stay, mass: tuple[float, float] | None) -> bool:
+def prior_is_better(stay: Stay, found: Found, mass: tuple[float, float] | None) -> bool:
     """Tell whether the ladder had better end in the prior than in the reference that was fitted.
 
-    ``mass`` is the log of the mass of the prior and its error; None where it is known. Without it there would be no
-    evidence.
+    It had if the search, whose outcome is ``found``, ended while it still brought new modes. ``mass`` is the log of the
+    mass of the prior and its error; None where it is known. Without it there would be no evidence.
     """
     unknown = mass is not None and not mass[1] < MASS_ERROR
-    return unknown or stay.broad or stay.found.still_new or stay.overlap < PRIOR_OVERLAP
+    return unknown or stay.broad or found.still_new or stay.overlap < PRIOR_OVERLAP
 
 
 def heat_is_better(stay: Stay, found: Found, heat: Climb) -> bool:

@@ -67,7 +67,7 @@ def warm_up(context: WarmupContext, state: RunState, save: bool = False) -> Warm
     ladder = build_ladder(plan, pilot, found.climb, many or not plan.looks_for_modes)
     desired = desired_frequencies(plan.desired, ladder.tilt.num_regions).astype(dtype)
     if pilot is not None and not many:
-        kernel = kernel.lengthened(pilot.quarter)
+        kernel = kernel.lengthened(top.quarter)
     runner = replace(context.runner, progress_per_move=plan.moves / kernel.moves)
     plan = replace(plan, moves=kernel.moves)
     theta_0 = starting_theta(ladder, pilot, desired)
