@@ -57,7 +57,7 @@ BAD = {
     "adapt": (dict(adapt="never"), "adapt must be one of"),
     "metric": (
         dict(kernel=lambda: sahmc.HMC(metric="riemann")),
-        "metric must be one of 'dense', 'diagonal', 'low_rank', 'unit'",
+        "metric must be one of 'auto', 'dense', 'diagonal', 'low_rank', 'unit'",
     ),
     "wrong partition": (dict(partition=EDGES), "TemperatureLadder"),
     "wrong ladder": (dict(partition=LADDER, tilt="step"), "EnergyPartition"),
