@@ -111,15 +111,19 @@ def test_jumps_are_exact_whatever_the_picture(label, monkeypatch):
         assert p_value(Broken(Jump(kernel, modes), lambda t: untilted), target, draw) < FOUR_SIGMA
 
 
+def referred_target(reference):
+    """The target whose ladder ends in a reference."""
+    whole = trace_energy(Model(log_density=log_posterior), lambda flat: flat, jnp.zeros(2), True)
+    tilt = TemperedTilt(TO_THE_PRIOR)
+    return TiltedTarget(refer(whole, reference), tilt, jnp.array([0.3, -0.5, 0.4, -0.2]), tilt.step_scale)
+
+
 def test_draws_of_the_reference_are_exact_however_bad_it_is(monkeypatch):
     """q knows three modes where there are two, and the ladder ends in it; draws of another q are caught."""
     monkeypatch.setattr(jump, "JUMP_SHARE", 0.8)
     modes = rough_picture()
     reference = Parts.of(modes).weighed(np.ones(3), "f4")
-    whole = trace_energy(Model(log_density=log_posterior), lambda flat: flat, jnp.zeros(2), True)
-    tilt = TemperedTilt(TO_THE_PRIOR)
-    theta = jnp.array([0.3, -0.5, 0.4, -0.2])
-    target = TiltedTarget(refer(whole, reference), tilt, theta, tilt.step_scale)
+    target = referred_target(reference)
     draw = grid_sampler(target, LOW, HIGH)
     kernel = KERNELS["hmc"]
     assert p_value(Jump(kernel, modes, reference), target, draw) > FOUR_SIGMA
@@ -139,9 +143,7 @@ def test_shifts_are_exact_wherever_they_lead(monkeypatch):
     monkeypatch.setattr(jump, "SHIFT_SHARE", 0.8)
     modes = rough_picture()
     reference = Parts.of(modes).weighed(np.ones(3), "f4")
-    whole = trace_energy(Model(log_density=log_posterior), lambda flat: flat, jnp.zeros(2), True)
-    tilt = TemperedTilt(TO_THE_PRIOR)
-    target = TiltedTarget(refer(whole, reference), tilt, jnp.array([0.3, -0.5, 0.4, -0.2]), tilt.step_scale)
+    target = referred_target(reference)
     draw = grid_sampler(target, LOW, HIGH)
     vector = jnp.array([[2.1, 0.3], [0.4, -1.0]])
     assert p_value(Jump(KERNELS["hmc"], modes, reference, shifts=Shifts(vector)), target, draw) > FOUR_SIGMA

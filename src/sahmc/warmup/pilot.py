@@ -136,7 +136,7 @@ def run_pilot(context: WarmupContext, state: RunState) -> PilotOutcome:
     median = float(np.median(inside)) if inside.size else mean_energy
     pilot = fit_pilot(size, mean_energy, median, step_size_prior=there.moves.step_size, **fields)
     spreads = None
-    if given.uses_spread:
+    if given.uses_spread and _by_level(learnt.kernel, learnt.variance):
         spreads = LadderSpread(Spread.of(late.position, learnt.variance).variance(), there.variance)
     spent, state = spent + there.gradients, there.moves.state
     return PilotOutcome(pilot, kernel, learnt.kernel, plain_quarter, state, late.position, spent, prior, spreads)
@@ -202,15 +202,20 @@ def _at_prior(
 
     ``variance`` and ``step`` are those at beta = 1. The prior may be wider by any factor, another for each coordinate.
     """
-    spent, given = 0, context.plan.kernel
-    windows = [max(1, moves * share // sum(PRIOR_WINDOWS)) for share in PRIOR_WINDOWS] if given.uses_spread else [moves]
+    spent, by_level = 0, context.plan.kernel.uses_spread and _by_level(kernel, variance)
+    windows = [max(1, moves * share // sum(PRIOR_WINDOWS)) for share in PRIOR_WINDOWS] if by_level else [moves]
     for i, num in enumerate(windows):
         made = run_at_temperature(context, "pilot", state, kernel, 0.0, step, num, eager=i == 0)
         state, step, spent = made.state, made.step_size, spent + made.gradients
-        if given.uses_spread and i + 1 < len(windows):
+        if by_level and i + 1 < len(windows):
             variance = Spread.of(_late(made.draws).position, variance).variance()
             kernel, step = kernel.with_variances(variance), len(variance) ** -0.25
     return AtPrior(made, variance, spent)
+
+
+def _by_level(kernel: Kernel, variance: np.ndarray) -> bool:
+    """Tell whether a kernel, tuned, can have other variances at other levels: if its metric is diagonal."""
+    return kernel.with_variances(variance) is not kernel
 
 
 def _correlations(context: WarmupContext, state: RunState, variance: np.ndarray) -> tuple[np.ndarray | None, int]:
