@@ -9,8 +9,8 @@ import numpy as np
 
 from sahmc._support.traced import TracedFunction
 from sahmc.landscape.curvature import ENERGIES_AT_ONCE, LAPLACE_DIM, energies_and_gradients, laplace_covariance
-from sahmc.landscape.descent import roll_down, start_descent
-from sahmc.landscape.quench import DESCENTS_AT_ONCE, quench_all
+from sahmc.landscape.descent import DESCENTS_AT_ONCE, roll_down, start_descent
+from sahmc.landscape.quench import quench_all
 
 BARRIER_NATS = 2.0
 """The nats that the straight line between two minima must climb above the higher one, or they are one mode."""

@@ -30,7 +30,7 @@ def energies_and_gradients(energy_fn: TracedFunction, points: np.ndarray) -> tup
     for block, padded in in_blocks(points, ENERGIES_AT_ONCE):
         value, grad = energies(energy_fn, padded)
         num = len(values[block])
-        values[block], grads[block] = value[:num], np.nan if grad is None else grad[:num]
+        values[block], grads[block] = np.asarray(value)[:num], np.nan if grad is None else np.asarray(grad)[:num]
     return values, grads
 
 

@@ -13,6 +13,8 @@ from jaxtyping import Array, Float, Int
 from sahmc._support.compiled import compiled
 from sahmc._support.traced import TracedFunction
 
+DESCENTS_AT_ONCE = 96
+"""The number of points that go downhill at once, so that this is compiled once."""
 DESCENT_STEPS = 10
 """The steps of descent in a round, after which it is decided whether to go on."""
 DESCENT_ROUNDS = 300
@@ -92,19 +94,21 @@ def come_down(
     spreads over. A start that is not absurdly high stays where it is: HMC comes down by itself, and knows where to stop
     in a funnel.
     """
-    dim = positions.shape[1]
+    num, dim = positions.shape
     worth = absurd_height(dim)
-    now = start_descent(energy_fn, positions)
-    best, gradients = now.position, len(positions)
+    few = np.asarray(positions)
+    _, padded = next(in_blocks(few, max(num, DESCENTS_AT_ONCE)))
+    now = start_descent(energy_fn, padded)
+    best, gradients = few, num
     for _ in range(DESCENT_ROUNDS):
-        after = roll_down(energy_fn, now, jnp.ones_like(positions), DESCENT_STEPS)
-        gradients += len(positions) * DESCENT_STEPS
-        falling = now.energy - after.energy > worth
+        after = roll_down(energy_fn, now, np.ones_like(padded), DESCENT_STEPS)
+        gradients += num * DESCENT_STEPS
+        falling = (np.asarray(now.energy) - np.asarray(after.energy) > worth)[:num]
         if not falling.any():
             break
-        best = jnp.where(falling[:, None], after.position, best)
+        best = np.where(falling[:, None], np.asarray(after.position)[:num], best)
         now = after
-    return best, gradients
+    return jnp.asarray(best), gradients
 
 
 def absurd_height(dim: int) -> float:

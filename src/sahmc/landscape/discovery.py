@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from sahmc.landscape.basins import BasinMap
-from sahmc.landscape.quench import DESCENTS_AT_ONCE
+from sahmc.landscape.descent import DESCENTS_AT_ONCE
 
 WIDTHS = 2.0 ** np.arange(1, 11)
 """The widths at which points are drawn around a mode, in units of the spread within it."""

@@ -9,10 +9,10 @@ import numpy as np
 
 from sahmc._support.traced import TracedFunction
 from sahmc.landscape.basins import BARRIER_NATS, BasinMap
+from sahmc.landscape.descent import DESCENTS_AT_ONCE
 from sahmc.landscape.discovery import NEGLIGIBLE_NATS, Discovery, masses
 from sahmc.landscape.gaussians import sort_and_fit
 from sahmc.landscape.modes import MOST_MODES, Modes, carry_to_others, fit_modes, laplace_modes
-from sahmc.landscape.quench import DESCENTS_AT_ONCE
 from sahmc.landscape.sorting import SORT_BYTES, assign_draws, far_away, sort_draws
 from sahmc.results.records import ModeAssignment
 from sahmc.tilt.importance import log_normalise, systematic_resample

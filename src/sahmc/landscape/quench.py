@@ -11,10 +11,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 from sahmc._support.compiled import compiled
 from sahmc._support.traced import TracedFunction
-from sahmc.landscape.descent import energies, in_blocks
+from sahmc.landscape.descent import DESCENTS_AT_ONCE, energies, in_blocks
 
-DESCENTS_AT_ONCE = 96
-"""The number of points that go downhill at once, so that this is compiled once."""
 HISTORY = 8
 """The number of steps from which curvature is learnt."""
 SUFFICIENT = 1e-4

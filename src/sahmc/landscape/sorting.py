@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from sahmc.landscape.basins import BasinMap
+from sahmc.landscape.descent import DESCENTS_AT_ONCE
 from sahmc.landscape.gaussians import Gaussians, Likeliest, fit_gaussians, likeliest, sort_and_fit
-from sahmc.landscape.quench import DESCENTS_AT_ONCE
 from sahmc.tilt.importance import systematic_resample
 
 DOUBT_NATS = 8.0
