@@ -39,6 +39,8 @@ class Discovery:
         and one more."""
         self.arrivals: dict[int, int] = {}
         """How many points from elsewhere came to each mode, by the anchor at its bottom."""
+        self.tried = [np.zeros((0, len(basins.scale)))]
+        """The points that went downhill, (point, dim)."""
         self.complete = False
         """Whether it is unlikely that more would be found."""
         self.still_new = False
@@ -47,6 +49,7 @@ class Discovery:
     def look(self, points: np.ndarray) -> None:
         """Let points (point, dim) go downhill, from wherever they are."""
         if len(points):
+            self.tried.append(points)
             self._count(self.basins.settle(points, QUENCH_STEPS), np.full(len(points), -1))
 
     def search(self, most: int) -> None:
@@ -60,7 +63,8 @@ class Discovery:
             known = counting(self.basins)
             arm = self.rng.choice(len(self.left), DESCENTS_AT_ONCE, p=self.left / self.left.sum())
             centre = known[self.rng.integers(len(known), size=len(arm))]
-            label = self.basins.settle(self._points(known, centre, arm), QUENCH_STEPS)
+            self.tried.append(self._points(known, centre, arm))
+            label = self.basins.settle(self.tried[-1], QUENCH_STEPS)
             moved = self._count(label, centre)
             np.add.at(self.left, arm[moved], 1.0)
             new = not np.isin(self.basins.basin[counting(self.basins)], self.basins.basin[known]).all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -13,8 +14,11 @@ from sahmc.landscape.descent import DESCENTS_AT_ONCE
 from sahmc.landscape.discovery import NEGLIGIBLE_NATS, Discovery, masses
 from sahmc.landscape.gaussians import sort_and_fit
 from sahmc.landscape.modes import MOST_MODES, Modes, carry_to_others, fit_modes, laplace_modes
+from sahmc.landscape.power import measure_power
+from sahmc.landscape.probes import Look, look_around
 from sahmc.landscape.sorting import SORT_BYTES, assign_draws, far_away, sort_draws
 from sahmc.results.records import ModeAssignment
+from sahmc.results.warmup_record import SearchPower
 from sahmc.tilt.importance import log_normalise, systematic_resample
 
 DESCENTS, CHOSEN_DESCENTS, DESCENT_STEPS = DESCENTS_AT_ONCE, 32, 100
@@ -48,8 +52,21 @@ class Found(NamedTuple):
     """The share of their mass, by Laplace's approximation, in modes that draws belong to."""
     still_new: bool
     """Whether the last batch of points far from all modes still brought a new one."""
+    power: SearchPower | None
+    """What the search would have found; None where it did not look far from all modes."""
     spent: int
     """The gradients spent."""
+
+
+class FarLook(NamedTuple):
+    """How to look for modes far from those that are known."""
+
+    hot: np.ndarray
+    """The points (point, dim) from anywhere that go downhill first."""
+    batches: int
+    """The most batches of points that are drawn far from all modes, and go downhill."""
+    probes: int
+    """The number of points that are looked at by one gradient."""
 
 
 @dataclass(frozen=True)
@@ -77,18 +94,17 @@ class ModeFinder:
         stage = np.append(self.stage, np.full(len(kept), self.stage.max(initial=-1) + 1))
         return replace(self, draws=np.concatenate([self.draws, kept]), stage=stage)
 
-    def find(self, first: np.ndarray, known: Modes, hot: np.ndarray | None = None, batches: int = 0) -> Found:
+    def find(self, first: np.ndarray, known: Modes, far: FarLook | None = None) -> Found:
         """Return the modes between which to jump, and what is known of them.
 
         ``first`` are points (point, dim) to roll down from before any others; ``known`` are modes found earlier.
-        ``hot`` are points from anywhere, and ``batches`` the most batches of others that are drawn far from all modes.
+        ``far`` says how to look far from all modes; None if not at all.
         """
         basins, _ = self._first_look(first, known)
         early = len(basins.anchor)
-        search = Discovery(basins, len(self.draws))
-        if basins.has_gradient and len(basins.anchor):
-            search.look(np.zeros((0, len(self.scale))) if hot is None else hot)
-            search.search(batches)
+        search, power = Discovery(basins, self._seed), None
+        if far is not None and basins.has_gradient and len(basins.anchor):
+            power = self._look_far(basins, search, far)
         lowest, log_mass = masses(basins)
         kept = np.argsort(-log_mass, kind="stable")
         kept = kept[log_mass[kept] > log_mass.max(initial=-np.inf) - NEGLIGIBLE_NATS]
@@ -106,7 +122,23 @@ class ModeFinder:
         mass = np.exp(log_mass[kept] - log_mass.max(initial=-np.inf))
         visited = np.isin(basins.basin[lowest[kept]], basins.basin[:early])
         covered = float(mass[visited].sum() / max(mass.sum(), 1e-300))
-        return Found(modes, by_curvature, jumps, minima, covered, search.still_new, basins.spent)
+        return Found(modes, by_curvature, jumps, minima, covered, search.still_new, power, basins.spent)
+
+    def _look_far(self, basins: BasinMap, search: Discovery, far: FarLook) -> SearchPower:
+        """Look far from all modes, add what is found to ``basins``, and return what would have been found."""
+        search.look(far.hot)
+        search.search(far.batches)
+        looks = look_around(basins, far.probes, self._seed)
+        if any(look.found for look in looks):
+            search.search(far.batches)
+        tried = np.concatenate(search.tried).astype(self.draws.dtype)
+        looks.append(Look.of_descents(tried / self.scale, basins.energies(tried)))
+        return measure_power(basins, looks, self._seed)
+
+    @property
+    def _seed(self) -> int:
+        """A number that is another for other draws."""
+        return zlib.crc32(self.draws[-DESCENTS:].tobytes())
 
     def _acceptance(self, modes: Modes, basins: BasinMap) -> float:
         """Return the share of jumps between ``modes`` that would be accepted at late draws."""

@@ -20,7 +20,7 @@ from sahmc.models.positions import named
 from sahmc.results.datatree import to_datatree, tree_variables
 from sahmc.results.records import Counts, DrawRecord, Finding, ModeAssignment, RunRecord, ThetaRecord, ThetaTrace
 from sahmc.results.stores import CHECKSUM, Streamed, checksum, require_safe_zarr, write_store
-from sahmc.results.warmup_record import Climb, LearntReference, Pilot, Rung, WarmupRecord
+from sahmc.results.warmup_record import Climb, LearntReference, Pilot, Rung, SearchPower, WarmupRecord
 from sahmc.tilt import TILTS
 from sahmc.tilt.importance import resample_rows
 from sahmc.tilt.partition import TemperatureLadder
@@ -204,7 +204,7 @@ def _draws(tree: xr.DataTree, prefix: str, structure: Any) -> DrawRecord:
 def _warmup_text(warmup: WarmupRecord) -> dict[str, Any]:
     """Return all of the warm-up but its arrays, as JSON can hold it."""
     plain = {f.name: getattr(warmup, f.name) for f in dataclasses.fields(warmup) if not f.name.startswith("theta")}
-    for name in ("pilot", "climb", "reference"):
+    for name in ("pilot", "climb", "reference", "power"):
         plain[name] = None if plain[name] is None else dataclasses.asdict(plain[name])
     return thawed(plain)
 
@@ -222,10 +222,19 @@ def _warmup(plain: Mapping[str, Any], learnt: Mapping[str, np.ndarray]) -> Warmu
             "pilot": None if pilot is None else Pilot(**pilot),
             "climb": None if climb is None else Climb(**climb),
             "reference": None if reference is None else LearntReference(**reference),
+            "power": _power(plain.get("power")),
             "theta_0": learnt["warmup_theta_0"],
             "theta": learnt["warmup_theta"],
         }
     )
+
+
+def _power(plain: Mapping[str, Any] | None) -> SearchPower | None:
+    """Return the power of the search, from plain lists."""
+    if plain is None:
+        return None
+    rows = {name: tuple(plain[name]) for name in ("widths", "log_odds")}
+    return SearchPower(**{**plain, **rows, "found": tuple(map(tuple, plain["found"]))})
 
 
 def _labels_text(labels: Labels) -> dict[str, Any]:

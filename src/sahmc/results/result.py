@@ -14,7 +14,7 @@ from sahmc._support.frozen import thawed
 from sahmc._support.types import PositionFn
 from sahmc._support.validate import require, require_count, require_mapping, require_seed
 from sahmc.models.model import Labels
-from sahmc.results import evidence, expectations, files, ladder
+from sahmc.results import evidence, expectations, files, ladder, search
 from sahmc.results.datatree import to_datatree, to_inferencedata
 from sahmc.results.mode_table import ModeTable, mode_table
 from sahmc.results.records import DrawRecord, Finding, ModeAssignment, Rejuvenated, RunRecord, ThetaTrace
@@ -289,6 +289,15 @@ class Result:
         cross. This needs a tempered tilt.
         """
         return ladder.rejections(self.record)
+
+    def search_power(self, mass: float = 0.1, width: float = 1 / 3) -> float:
+        """Return the probability that the run would have found a mode of this mass and width, had there been one.
+
+        ``mass`` is its share of the posterior, in (0, 1). ``width`` is its width in units of that of the nearest known
+        mode, whose shape it has. It is put at a random place near the known modes, from their rim to about ten widths
+        further out. This needs a run that looked for modes, as it does by default.
+        """
+        return search.search_power(self.record, mass, width)
 
     def modes(self) -> ModeTable:
         """Return the modes of the posterior, heaviest first, found without being told how many.

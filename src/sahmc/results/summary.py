@@ -16,6 +16,7 @@ from sahmc.models.positions import labels, named
 from sahmc.results.evidence import evidence_in_words
 from sahmc.results.expectations import resample_index, values
 from sahmc.results.records import Finding, RunRecord
+from sahmc.results.search import search_in_words
 from sahmc.tilt.importance import by_columns, rank_rhat, resample_rows, weighted_ess, weighted_mean, weighted_variance
 
 SHOWN_ROWS = 40
@@ -38,6 +39,8 @@ class Summary:
     """The findings: what is wrong with the run, errors first."""
     evidence: str = ""
     """A line on the log evidence; nothing where it cannot be known."""
+    search: str = ""
+    """A line on what the search for modes would have found; nothing where there was none."""
 
     def to_dataframe(self) -> Any:
         """Return a pandas DataFrame with a row for each quantity."""
@@ -74,8 +77,9 @@ class Summary:
         more = len(self.names) - SHOWN_ROWS
         rest = [f"... and {more} more rows, in to_dataframe()"] if more > 0 else []
         lines = [f"{f.severity}: {f.sentence}\n    {f.advice} [{f.code}]" for f in self.findings]
-        evidence = ["", self.evidence] if self.evidence else []
-        return "\n".join([self.headline, "", str(self.table()), *rest, *evidence, "", self.verdict, *lines])
+        notes = [note for note in (self.evidence, self.search) if note]
+        notes = ["", *notes] if notes else []
+        return "\n".join([self.headline, "", str(self.table()), *rest, *notes, "", self.verdict, *lines])
 
     __repr__ = __str__
 
@@ -88,6 +92,7 @@ class Summary:
         rest = f"<p>… and {more} more rows, in <code>to_dataframe()</code></p>" if more > 0 else ""
         return (
             f"<p>{html.escape(self.headline)}</p>{self.table().to_html()}{rest}<p>{html.escape(self.evidence)}</p>"
+            f"<p>{html.escape(self.search)}</p>"
             f"<p><b>{html.escape(self.verdict)}</b></p>" + (f"<ul>{items}</ul>" if items else "")
         )
 
@@ -132,7 +137,9 @@ def summarise(record: RunRecord, fn: PositionFn | None, prob: float) -> Summary:
             strict=True,
         )
     )
-    return Summary(headline(record), names, columns, record.findings, evidence_in_words(record))
+    return Summary(
+        headline(record), names, columns, record.findings, evidence_in_words(record), search_in_words(record)
+    )
 
 
 def headline(record: RunRecord) -> str:

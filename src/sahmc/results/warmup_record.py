@@ -149,6 +149,32 @@ class LearntReference:
         return f"{shape}; {self.overlap:.0%} of its draws would do for draws of the posterior"
 
 
+@dataclass(frozen=True)
+class SearchPower:
+    """What the search for modes would have found: the share of needles, put at random places, that it would have seen.
+
+    A needle is a Gaussian of the shape of the nearest mode. The places are those where most probes were, from the rim
+    of the modes that are known to about ten widths further out.
+    """
+
+    widths: tuple[float, ...]
+    """The widths of the needles, in units of the nearest mode's."""
+    log_odds: tuple[float, ...]
+    """The logs of the odds of their mass."""
+    found: tuple[tuple[float, ...], ...]
+    """The share of needles that would have been found, for each width and each of the odds."""
+    probes: int
+    """The number of points that were looked at."""
+    dim: int
+    """The dimension of the position."""
+
+    def at(self, mass: float, width: float) -> float:
+        """Return the share for a needle of this mass and width, interpolated; widths beyond the largest count as it."""
+        odds = math.log(mass / (1 - mass))
+        by_width = [float(np.interp(odds, self.log_odds, row)) for row in self.found]
+        return float(np.interp(math.log(width), np.log(self.widths), by_width, left=0.0))
+
+
 @dataclass(frozen=True, repr=False)
 class WarmupRecord(Frozen):
     """The findings and choices of the warm-up; print it."""
@@ -170,6 +196,8 @@ class WarmupRecord(Frozen):
     """The number of modes that are known; 1 if none were looked for or no other was found."""
     still_new: bool
     """Whether the search for modes ended, for want of budget, while it still brought new ones."""
+    power: SearchPower | None
+    """What the search for modes would have found; None where it did not look."""
     kernel: Mapping[str, Any]
     """The kernel that was tuned: its name, metric, and how many moves of how many steps make an iteration."""
     tilt: str

@@ -16,6 +16,8 @@ from sahmc.tilt.tilts import NoTilt, TemperedTilt, Tilt
 
 GRADIENTS, BATCH_GRADIENTS, MOST_BATCHES = 10, 6000, 8
 """The gradients of an iteration, those of a batch of points that go downhill, and the most of these batches."""
+PROBE_PART = 8
+"""The gradients of a run for each that looks for a narrow mode."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,11 @@ class Plan:
     def search_batches(self) -> int:
         """The most batches of points that are drawn far from all modes, a tenth of the tuning or so."""
         return min(MOST_BATCHES, max(1, self.tune * self.chains * GRADIENTS // (10 * BATCH_GRADIENTS)))
+
+    @property
+    def probes(self) -> int:
+        """The number of points far from all modes that are looked at by one gradient, an eighth of the run or so."""
+        return (self.tune + self.draws * self.thin) * self.chains * GRADIENTS // PROBE_PART
 
     @property
     def pilot_moves(self) -> int:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool
 
-from sahmc.landscape.mode_finder import DESCENTS, Found, ModeFinder
+from sahmc.landscape.mode_finder import DESCENTS, FarLook, Found, ModeFinder
 from sahmc.landscape.modes import Modes, no_modes
 from sahmc.results.warmup_record import Climb
 from sahmc.run.loop import RunState
@@ -62,7 +62,7 @@ def explore(context: WarmupContext, piloted: PilotOutcome) -> Landscape:
         back = done.draws[:, ~lost]
         finder = finder.with_draws(back)
         hot = np.random.default_rng(len(done.hot)).permutation(done.hot)[: HOT_BATCHES * DESCENTS]
-        found = finder.find(back[-1], modes, hot, plan.search_batches)
+        found = finder.find(back[-1], modes, FarLook(hot, plan.search_batches, plan.probes))
         modes, spent = found.jumps, found.spent
         if int(modes.num) == 1 and not plan.has_prior:
             lost |= ~(done.energies < pilot.mean_energy + stranded_height(dim))

@@ -81,7 +81,7 @@ def warm_up(context: WarmupContext, state: RunState, save: bool = False) -> Warm
 
     adapted = adapt(WarmupContext(runner, context.energy_fn, plan), state, setup, found.finder, found.modes, save)
     state = freeze(adapted.state, adapted.visits, plan)
-    found = found._replace(climb=explored.climb)
+    found = found._replace(climb=explored.climb, found=explored.found)
     record = _record(piloted, found, ladder, adapted, theta_0, np.array(state.sahmc.theta.theta))
     record = replace(record, reference=top.record)
     state, setup = favour_posterior(state, adapted.setup, plan)
@@ -118,6 +118,7 @@ def _record(
         lost=found.lost,
         num_modes=max(1, int(adapted.modes.num)),
         still_new=found.found is not None and found.found.still_new,
+        power=None if found.found is None else found.found.power,
         kernel=adapted.setup.kernel.describe(),
         tilt=ladder.tilt.name,
         theta_0=theta_0,

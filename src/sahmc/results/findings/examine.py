@@ -13,6 +13,7 @@ from sahmc.results.findings.moves import check_moves
 from sahmc.results.findings.words import ERROR, short_place
 from sahmc.results.quantities import choose_quantities
 from sahmc.results.records import Finding, RunRecord
+from sahmc.results.search import check_search
 
 NOT_EXAMINED = Finding(
     "interrupted", ERROR, "Interrupted before it was examined: faults were not looked for.", 0.0, "Run it again."
@@ -28,7 +29,7 @@ def examine(record: RunRecord, positions: Any) -> tuple[Finding, ...]:
     flat, names, every = choose_quantities(positions)
     pick = slice(None, None, every[0]), slice(None, None, every[1])
     found = [*check_moves(record), *check_weights(record), *check_ladder(record), *check_theta(record, every)]
-    found += check_evidence(record)
+    found += [*check_evidence(record), *check_search(record)]
     quantities = np.concatenate([flat, record.draws.log_density[pick][..., None]], axis=2).astype(float)
     names = [*names, "the log density"]
     weight = record.weight[pick]

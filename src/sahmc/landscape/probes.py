@@ -1,0 +1,200 @@
+"""Probes: points far from the known modes, one gradient each, of which the strangest go downhill.
+
+A narrow mode beside a wide one is missed by hot chains and by the few points that go downhill from everywhere: its
+basin is a small ball in a large space. But one gradient tells whether a point is in it. A mode of width L gives
+gradients with |L^T grad|^2 = 2 (U - U_min); in a basin s times as narrow that is 1 / s^2 times as much.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from sahmc.landscape.basins import BasinMap
+from sahmc.landscape.curvature import energies_and_gradients
+from sahmc.landscape.descent import DESCENTS_AT_ONCE
+from sahmc.landscape.discovery import QUENCH_STEPS, counting, masses
+
+PROBES_PER_DESCENT = 256
+"""The number of probes for each that goes downhill."""
+MOST_ROUNDS = 16
+"""The most rounds in which probes are made."""
+ENERGY_BINS = 16
+"""The number of groups of like energy, from each of which the strangest go downhill."""
+NEAREST_WIDTH, REACH, FAR_WIDTH, FURTHEST_WIDTH = 1.25, 10.0, 16.0, 1000.0
+"""The least width of the Gaussians around modes from which probes are drawn, in units of a mode's own; how much further
+out the sphere of the widest is on which most probes lie; and the widths up to which some, and a few, are drawn."""
+BANDS = {"near": 0.5, "far": 0.1, "furthest": 0.05, "sparse": 0.35}
+"""The shares of the probes that are drawn near modes, further out, further still, and far in some coordinates only."""
+MOST_COORDINATES, SPARSE_NEAREST, SPARSE_FURTHEST, SPARSE_WIDTH = 4, 2.5, 40.0, 0.7
+"""The largest number of coordinates in which a sparse probe is far from a mode, the least and the largest distance in
+units of scale, and the width of the Gaussian around the mode that it is in otherwise."""
+MOST_PICTURES = 64
+"""The largest number of modes around which probes are drawn."""
+
+
+class Pictures(NamedTuple):
+    """What the known modes explain: a Gaussian at the bottom of each, by its curvature. Lengths are in units of scale.
+
+    Where the curvature is not measured it is that of a unit Gaussian.
+    """
+
+    scale: np.ndarray
+    """The unit of length of each coordinate."""
+    minimum: np.ndarray
+    """The lowest points, (mode, dim)."""
+    energy: np.ndarray
+    """The energies there."""
+    factor: np.ndarray
+    """The Cholesky factors of the covariances, (mode, dim, dim), or (mode, 1, 1) for unit Gaussians."""
+    log_mass: np.ndarray
+    """The log of the masses by Laplace's approximation, but for the constant of Gaussians."""
+
+    @classmethod
+    def of(cls, basins: BasinMap) -> Pictures:
+        """Return those of the modes of largest mass."""
+        lowest, log_mass = masses(basins)
+        order = np.argsort(-log_mass, kind="stable")[:MOST_PICTURES]
+        order = order[np.isfinite(log_mass[order])]
+        some = lowest[order]
+        found = [basins.laplace(int(k)) for k in some]
+        factor = np.stack([np.eye(1) if cov is None else np.linalg.cholesky(cov) for cov in found])
+        return cls(basins.scale, basins.anchor[some] / basins.scale, basins.energy[some], factor, log_mass[order])
+
+    @property
+    def dim(self) -> int:
+        """The dimension."""
+        return self.minimum.shape[1]
+
+    @property
+    def log_total(self) -> float:
+        """The log of the mass of all modes, as in ``log_mass``."""
+        return float(np.logaddexp.reduce(self.log_mass))
+
+    @property
+    def log_width(self) -> np.ndarray:
+        """The log of the square root of the determinant of each covariance, as in ``log_mass``."""
+        return self.log_mass + self.energy
+
+    def squared_distance(self, mode: int, centres: np.ndarray, points: np.ndarray) -> np.ndarray:
+        """Return the squared distances (centre, point) of points, in units of the width of a mode."""
+        one, two = (part - self.minimum[mode] for part in (centres, points))
+        if self.factor.shape[1] > 1:
+            one, two = (np.linalg.solve(self.factor[mode], part.T).T for part in (one, two))
+        one, two = one.astype(np.float32), two.astype(np.float32)
+        square = np.sum(one**2, axis=1)[:, None] + np.sum(two**2, axis=1) - 2 * one @ two.T
+        return np.maximum(square, 0.0)
+
+    def draw(self, num: int, near: bool, rng: np.random.Generator) -> np.ndarray:
+        """Draw ``num`` points (point, dim) around the modes, in units of scale, ``near`` them or also far away."""
+        mode = rng.integers(len(self.minimum), size=num)
+        shares = np.cumsum(list(BANDS.values()))
+        band = np.zeros(num, int) if near else np.searchsorted(shares, rng.random(num) * shares[-1])
+        widest = NEAREST_WIDTH + REACH / math.sqrt(self.dim)
+        low = np.array([NEAREST_WIDTH, widest, FAR_WIDTH, SPARSE_WIDTH])[band]
+        high = np.array([widest, max(widest, FAR_WIDTH), FURTHEST_WIDTH, SPARSE_WIDTH])[band]
+        noise = rng.normal(size=(num, self.dim))
+        noise *= (low * (high / low) ** rng.random(num))[:, None]
+        points = self.minimum[mode] + self._by_mode(mode, noise, transposed=False)
+        sparse = np.flatnonzero(band == len(BANDS) - 1)
+        points[sparse] += self._sparse(len(sparse), rng)
+        return points
+
+    def _sparse(self, num: int, rng: np.random.Generator) -> np.ndarray:
+        """Draw ``num`` displacements (point, dim) along some coordinates at a time."""
+        wanted = rng.integers(1, MOST_COORDINATES + 1, size=num)
+        way = np.zeros((num, self.dim))
+        for k in range(MOST_COORDINATES):  # a coordinate that comes twice makes one fewer
+            some = np.flatnonzero(wanted > k)
+            way[some, rng.integers(self.dim, size=len(some))] = rng.normal(size=len(some))
+        far = SPARSE_NEAREST * (SPARSE_FURTHEST / SPARSE_NEAREST) ** rng.random(num)
+        return way * (far / np.linalg.norm(way, axis=1))[:, None]
+
+    def owner(self, points: np.ndarray) -> np.ndarray:
+        """Return the nearest mode of each point (point, dim), in units of scale."""
+        return np.asarray(cKDTree(self.minimum).query(points)[1])
+
+    def strangeness(self, points: np.ndarray, energy: np.ndarray, grad: np.ndarray) -> np.ndarray:
+        """Return how much steeper the energy is at points (point, dim) than the nearest mode explains, as a log.
+
+        Gradients (point, dim) are in units of scale.
+        """
+        owner = self.owner(points)
+        return self.strange(owner, energy, np.sum(self._by_mode(owner, grad, transposed=True) ** 2, axis=1))
+
+    def strange(self, mode: np.ndarray | int, energy: np.ndarray, steep: np.ndarray) -> np.ndarray:
+        """Return the same for points near ``mode``, from the squares of the gradients in units of its width.
+
+        It is about 0 in a Gaussian mode. A point that is lower than the mode's minimum is strange too.
+        """
+        above = 2 * (energy - self.energy[mode])
+        return np.log((steep + np.maximum(-above, 0.0) + 1e-30) / (np.maximum(above, 0.0) + self.dim))
+
+    def _by_mode(self, mode: np.ndarray, vectors: np.ndarray, transposed: bool) -> np.ndarray:
+        """Return vectors (point, dim) times the factors of their modes, or the transposed ones."""
+        if self.factor.shape[1] == 1:
+            return vectors
+        made = np.empty_like(vectors)
+        for k in np.unique(mode):
+            factor = self.factor[k].T if not transposed else self.factor[k]
+            made[mode == k] = vectors[mode == k] @ factor
+        return made
+
+
+class Look(NamedTuple):
+    """A round of probes: where they were, and how strange one would have had to be to go downhill."""
+
+    position: np.ndarray
+    """The probes, (probe, dim), in units of scale."""
+    energy: np.ndarray
+    """The energies there."""
+    edges: np.ndarray
+    """The energies between the groups of like energy."""
+    bar: np.ndarray
+    """The strangeness of the least strange that went downhill, for each group."""
+    found: bool = False
+    """Whether one of them came to a mode that was not known and counts."""
+
+    @classmethod
+    def of_descents(cls, position: np.ndarray, energy: np.ndarray) -> Look:
+        """Return points that went downhill however strange they were."""
+        fine = np.isfinite(energy)
+        return cls(position[fine], energy[fine], np.zeros(0), np.full(1, -np.inf))
+
+
+def look_around(basins: BasinMap, num: int, seed: int) -> list[Look]:
+    """Make ``num`` probes or so, and let the strangest go downhill.
+
+    What they come to is added to ``basins``; later rounds draw around it too.
+    """
+    rng, looks = np.random.default_rng(seed), list[Look]()
+    rounds = int(np.clip(num // (PROBES_PER_DESCENT * DESCENTS_AT_ONCE), 1, MOST_ROUNDS))
+    for _ in range(rounds if num else 0):
+        pictures = Pictures.of(basins)
+        looks.append(_look(basins, pictures, pictures.draw(num // rounds, False, rng)))
+    return looks
+
+
+def _look(basins: BasinMap, pictures: Pictures, points: np.ndarray) -> Look:
+    """Look at points (point, dim), in units of scale, by one gradient each; the strangest go downhill."""
+    whole = (points * basins.scale).astype(basins.dtype)
+    energy, grad = energies_and_gradients(basins.energy_fn, whole)
+    basins.spent += len(points)
+    fine = np.isfinite(energy) & np.isfinite(grad).all(axis=1)
+    whole, points, energy, grad = (part[fine] for part in (whole, points, energy, grad))
+    strange = pictures.strangeness(points, energy, grad * basins.scale)
+    edges = np.quantile(energy, np.arange(1, ENERGY_BINS) / ENERGY_BINS) if len(energy) else np.zeros(ENERGY_BINS - 1)
+    group, bar = np.searchsorted(edges, energy), np.full(ENERGY_BINS, -np.inf)
+    chosen = [np.zeros(0, int)]
+    for k in range(ENERGY_BINS):
+        mine = np.flatnonzero(group == k)
+        top = mine[np.argsort(-strange[mine], kind="stable")[: DESCENTS_AT_ONCE // ENERGY_BINS]]
+        bar[k] = strange[top].min(initial=np.inf) if len(top) < len(mine) else -np.inf
+        chosen.append(top)
+    before = basins.basin[counting(basins)]
+    basins.settle(whole[np.concatenate(chosen)], QUENCH_STEPS)
+    found = not np.isin(basins.basin[counting(basins)], before).all()
+    return Look(points.astype(np.float32), energy, edges, bar, found)
