@@ -20,7 +20,7 @@ WIDTHS = 2.0 ** np.arange(-3.0, 0.1, 0.375)
 """The widths of needles, in units of the nearest mode's."""
 LOG_ODDS = np.linspace(-7.0, 7.0, 29)
 """The logs of the odds of the mass that are tried."""
-DOMINATED = 1.0
+DOMINATED = 0.0
 """The nats by which a needle's density must exceed that of the posterior where a probe sees it."""
 
 

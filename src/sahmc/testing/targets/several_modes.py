@@ -14,9 +14,13 @@ from sahmc.testing.targets.target import Target
 
 
 def two_widths(
-    dim: int = 2, ratio: float = 0.5, start: Literal["narrow", "wide"] = "narrow", distance: float | int = 8.0
+    dim: int = 2,
+    ratio: float = 0.5,
+    start: Literal["narrow", "wide"] = "narrow",
+    distance: float | int = 8.0,
+    mass: float = 0.8,
 ) -> Target:
-    """Return mass 0.8 in a Gaussian of sd ``ratio`` at the origin, mass 0.2 in one of sd 1 ``distance`` away.
+    """Return ``mass`` in a Gaussian of sd ``ratio`` at the origin, the rest in one of sd 1 ``distance`` away.
 
     ``start`` says in which of the two chains begin. The target is hard for every method that heats: the volume of the
     narrow mode falls as ratio^dim, so hot chains do not find it.
@@ -24,7 +28,7 @@ def two_widths(
     require_known(start, ("narrow", "wide"), "start")
     centres = np.zeros((2, dim))
     centres[1, 0] = distance
-    widths, masses = np.array([ratio, 1.0]), np.array([0.8, 0.2])
+    widths, masses = np.array([ratio, 1.0]), np.array([mass, 1 - mass])
     log_norm = np.log(masses) - dim * np.log(widths) - 0.5 * dim * np.log(2 * np.pi)
 
     def parts(x: Any) -> Any:
