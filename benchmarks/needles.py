@@ -163,7 +163,7 @@ def many_task(task):
         centres = 8.0 * np.stack(np.meshgrid(np.arange(7), np.arange(7)), -1).reshape(-1, 2)
         weight = np.full(49, 1 / 49)
     elif name == "64 corners, d = 6":
-        centres = 5.0 * np.array([[(i >> k) & 1 for k in range(6)] for i in range(64)], float)
+        centres = 7.0 * np.array([[(i >> k) & 1 for k in range(6)] for i in range(64)], float)
         weight = rng.dirichlet(np.full(64, 3.0))
     else:
         target = far_gaussians(int(name.split()[-1]))

@@ -150,7 +150,7 @@ class Look(NamedTuple):
     position: np.ndarray
     """The probes, (probe, dim), in units of scale."""
     energy: np.ndarray
-    """The energies there."""
+    """The energies there; where they were infinite, the highest that was not."""
     edges: np.ndarray
     """The energies between the groups of like energy."""
     bar: np.ndarray
@@ -161,8 +161,7 @@ class Look(NamedTuple):
     @classmethod
     def of_descents(cls, position: np.ndarray, energy: np.ndarray) -> Look:
         """Return points that went downhill however strange they were."""
-        fine = np.isfinite(energy)
-        return cls(position[fine], energy[fine], np.zeros(0), np.full(1, -np.inf))
+        return cls(position, _finite(energy), np.zeros(0), np.full(1, -np.inf))
 
 
 def look_around(basins: BasinMap, num: int, seed: int) -> list[Look]:
@@ -184,6 +183,7 @@ def _look(basins: BasinMap, pictures: Pictures, points: np.ndarray) -> Look:
     energy, grad = energies_and_gradients(basins.energy_fn, whole)
     basins.spent += len(points)
     fine = np.isfinite(energy) & np.isfinite(grad).all(axis=1)
+    every, looked = points, _finite(np.where(fine, energy, np.inf))
     whole, points, energy, grad = (part[fine] for part in (whole, points, energy, grad))
     strange = pictures.strangeness(points, energy, grad * basins.scale)
     edges = np.quantile(energy, np.arange(1, ENERGY_BINS) / ENERGY_BINS) if len(energy) else np.zeros(ENERGY_BINS - 1)
@@ -197,4 +197,10 @@ def _look(basins: BasinMap, pictures: Pictures, points: np.ndarray) -> Look:
     before = basins.basin[counting(basins)]
     basins.settle(whole[np.concatenate(chosen)], QUENCH_STEPS)
     found = not np.isin(basins.basin[counting(basins)], before).all()
-    return Look(points.astype(np.float32), energy, edges, bar, found)
+    return Look(every.astype(np.float32), looked, edges, bar, found)
+
+
+def _finite(energy: np.ndarray) -> np.ndarray:
+    """Return energies with the highest finite one in place of those that are infinite."""
+    fine = np.isfinite(energy)
+    return np.where(fine, energy, energy[fine].max(initial=0.0))

@@ -210,6 +210,8 @@ class WarmupRecord(Frozen):
     """The visits to the region seen least, over those desired of it: 1 if all were seen as often as desired."""
     gradients: Mapping[str, int]
     """The gradients spent on each stage, by its name."""
+    late: int = 0
+    """The number of modes that only the draws of a first run had shown, for which all was run again."""
 
     def __repr__(self) -> str:
         lines = [f"<sahmc warm-up, {sum(self.gradients.values()):,} gradients"]
@@ -242,6 +244,8 @@ class WarmupRecord(Frozen):
     def notes(self) -> tuple[str, ...]:
         """The notes on what went wrong on the way and was dealt with, which is no fault of the posterior's draws."""
         found = []
+        if self.late:
+            found.append(f"draws showed {self.late} more mode{'s' * (self.late > 1)}: all was run again, knowing them")
         if self.pilot is not None and self.pilot.stranded:
             found.append(f"{self.pilot.stranded} chains could not come down from the start: put where others are")
         if self.lost:

@@ -31,15 +31,14 @@ class Interrupts:
 
 
 @contextmanager
-def interrupts() -> Iterator[Interrupts]:
-    """Yield the presses of Ctrl-C from here on; other threads than the main one get none, and leave signals alone."""
-    found = Interrupts()
+def interrupts(found: Interrupts) -> Iterator[None]:
+    """Note the presses of Ctrl-C from here on; other threads than the main one get none, and leave signals alone."""
     usual = signal.getsignal(signal.SIGINT)
     mine = threading.current_thread() is threading.main_thread() and usual is signal.default_int_handler
     if mine:
         signal.signal(signal.SIGINT, found)
     try:
-        yield found
+        yield
     finally:
         if mine:
             signal.signal(signal.SIGINT, usual)

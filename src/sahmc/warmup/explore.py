@@ -45,8 +45,11 @@ class Landscape(NamedTuple):
     """All that the search found; None where it did not look."""
 
 
-def explore(context: WarmupContext, piloted: PilotOutcome) -> Landscape:
-    """Climb and come down where the ladder is to be found, and look for modes on the way."""
+def explore(context: WarmupContext, piloted: PilotOutcome, shown: np.ndarray | None = None) -> Landscape:
+    """Climb and come down where the ladder is to be found, and look for modes on the way.
+
+    ``shown`` are points (point, dim) in modes that an earlier run has shown.
+    """
     plan, pilot, home = context.plan, piloted.pilot, piloted.state
     position = home.sahmc.chains.position
     dim = position.shape[1]
@@ -62,6 +65,7 @@ def explore(context: WarmupContext, piloted: PilotOutcome) -> Landscape:
         back = done.draws[:, ~lost]
         finder = finder.with_draws(back)
         hot = np.random.default_rng(len(done.hot)).permutation(done.hot)[: HOT_BATCHES * DESCENTS]
+        hot = hot if shown is None else np.concatenate([shown.astype(hot.dtype), hot])
         found = finder.find(back[-1], modes, FarLook(hot, plan.search_batches, plan.probes))
         modes, spent = found.jumps, found.spent
         if int(modes.num) == 1 and not plan.has_prior:

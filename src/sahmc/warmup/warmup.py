@@ -52,14 +52,15 @@ class WarmedUp(NamedTuple):
     """The log of the mass of the prior and its error, where the ladder does not end in it and they were measured."""
 
 
-def warm_up(context: WarmupContext, state: RunState, save: bool = False) -> WarmedUp:
+def warm_up(context: WarmupContext, state: RunState, save: bool = False, shown: np.ndarray | None = None) -> WarmedUp:
     """Run all stages, each of which hands a new kernel, ladder or theta to the next.
 
     ``state`` holds the chains at their starts, and ``save`` tells whether to keep the draws of the adaptation.
+    ``shown`` are points (point, dim) in modes that an earlier run has shown.
     """
     dtype = state.sahmc.chains.position.dtype
     piloted = run_pilot(context, state)
-    explored = explore(context, piloted)
+    explored = explore(context, piloted, shown)
     top = choose_top(context, piloted, explored)
     context, plan, pilot, found, kernel = top.context, top.context.plan, top.pilot, top.found, top.kernel
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from sahmc.results.findings.words import ERROR, WARNING, short_place
-from sahmc.results.records import Finding, ModeAssignment
+from sahmc.results.records import Finding, ModeAssignment, RunRecord
 
 LEAST_MASS = 0.01
 """The mass from which a mode counts."""
@@ -17,6 +17,20 @@ MODES_NAMED = 4
 """The number of rarely seen modes that are named; the rest are counted."""
 EXPECTED_MASS = 0.2
 """The mass expected of a mode, by its depth and width, from which its absence is reported."""
+
+
+def missed_modes(record: RunRecord) -> np.ndarray:
+    """Return the lowest points (mode, dim) of modes that the warm-up did not know and whose mass is not known.
+
+    That is, of those for which ``check_modes`` has an error, if they are few; none where there are more modes than can
+    be known.
+    """
+    seen, reference = record.modes, record.warmup.reference
+    if seen is None or not seen.complete or (reference is not None and reference.shifts):
+        return np.zeros((0, 0))
+    mass, chains = seen.mass(record.weight), seen.chains(record.cold)
+    late = (mass >= LEAST_MASS) & (chains < SEEN_BY * len(seen.label)) & ~np.asarray(seen.known, bool)
+    return np.asarray(seen.minimum)[late] if late.sum() <= MODES_NAMED else np.zeros((0, 0))
 
 
 def check_modes(

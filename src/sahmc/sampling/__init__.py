@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import time
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -11,43 +9,31 @@ from pathlib import Path
 from typing import Any, Literal
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Key
 
 from sahmc._support.forked import require_not_forked
 from sahmc._support.types import PositionFn
 from sahmc._support.validate import require_flag, require_function
-from sahmc._version import __version__
 from sahmc.kernels.base import Kernel
 from sahmc.models.convert import as_model
 from sahmc.models.energy import trace_keep
-from sahmc.models.model import Labels
 from sahmc.models.positions import Unpacker
-from sahmc.results.findings.examine import NOT_EXAMINED, examine
-from sahmc.results.records import DrawRecord, Finding, RunRecord, ThetaRecord, ThetaTrace
 from sahmc.results.result import Result
 from sahmc.run.checkpoint import open_checkpoint, recorded, stored_arguments
 from sahmc.run.identity import identity
 from sahmc.run.interrupts import Interrupts, interrupts
 from sahmc.run.journal import Journal
-from sahmc.run.live import Live
-from sahmc.run.loop import Draw, Schedule, chunk_capacity
-from sahmc.run.plan import Plan, make_plan
+from sahmc.run.loop import chunk_capacity
+from sahmc.run.plan import make_plan
 from sahmc.run.progress import Progress, progress
-from sahmc.run.stage import StageResult, StageRunner
+from sahmc.run.stage import StageRunner
 from sahmc.run.start import Prepared, parse_seed, prepare, start_chains
-from sahmc.tilt.bridge import bridge_to_reference
+from sahmc.sampling.outcome import Run
 from sahmc.tilt.gain import Gain
-from sahmc.tilt.importance import log_normalise
 from sahmc.tilt.partition import EnergyPartition, TemperatureLadder
-from sahmc.tilt.tilts import TemperedTilt, Tilt
-from sahmc.warmup.reference import Stay
+from sahmc.tilt.tilts import Tilt
 from sahmc.warmup.tempered import WarmupContext
 from sahmc.warmup.warmup import WarmedUp, warm_up
-
-LEAST_SHARE = 1e-3
-"""The share of the moves of the adaptation from which on a region counts as one that chains come to."""
 
 
 def sample(
@@ -202,28 +188,16 @@ def sample(
     if checkpoint is not None:
         journal = open_checkpoint(checkpoint, identity(ready, seed, kept, save_warmup), seed, given)
 
-    began = time.perf_counter()
-    with interrupts() as presses:
-        with closing(journal), progress(plan.stages, progressbar, callback) as report:
-            state, spent = start_chains(ready)
-            runner = StageRunner(key_run, chunk_capacity(*ready.positions.shape), report, journal)
-            warm = warm_up(WarmupContext(runner, ready.energy_fn, ready.plan), state, save_warmup)
-            warm = warm._replace(setup=dataclasses.replace(warm.setup, keep=kept))
-            presses.hold()
-            drawn = warm.runner.run(
-                "draw",
-                warm.state,
-                warm.setup,
-                _drawing(ready.plan, warm),
-                draws,
-                store=True,
-                trace=True,
-                presses=presses,
-            )
-        presses.pressed = False
-        seconds = journal.seconds + time.perf_counter() - began
-        settings = _settings(ready.plan, warm, seed, drawn.interrupted, seconds)
-        return _result(drawn, warm, unpack, settings, model.labels, spent, presses)
+    run = Run(ready, unpack, kept, model.labels, save_warmup, journal, Interrupts(), progressbar, callback, seed)
+    with interrupts(run.presses), closing(journal):
+        outcome = run.once(key_run)
+        if len(outcome.missed) and not outcome.record.settings["interrupted"]:
+            outcome = run.again(jax.random.fold_in(key_run, 1), outcome)
+        result = outcome.result()
+    if result.findings:
+        lines = "\n".join(f"  - {finding}" for finding in result.findings)
+        warnings.warn(f"sahmc found problems with this run (Result.findings):\n{lines}", stacklevel=2)
+    return result
 
 
 def resume(
@@ -252,125 +226,3 @@ def warm_up_only(ready: Prepared, rng_key: Key[Array, ""]) -> WarmedUp:
         state, _ = start_chains(ready)
         runner = StageRunner(rng_key, chunk_capacity(*ready.positions.shape), report, Journal())
         return warm_up(WarmupContext(runner, ready.energy_fn, ready.plan), state)
-
-
-def _drawing(plan: Plan, warm: WarmedUp) -> Schedule:
-    """Return the schedule of the last stage, in which draws are made."""
-    bottom, top = _ends(warm.setup.tilt, warm.visits)
-    learn = plan.adapt == "always" and warm.setup.tilt.num_regions > 1
-    return Schedule(learn_theta=learn, thin=plan.thin * warm.setup.kernel.moves, bottom=bottom, top=top)
-
-
-def _ends(tilt: Tilt, visits: np.ndarray) -> tuple[int, int]:
-    """Return the regions between which round trips are counted: the ends of a ladder, or the lowest and highest seen.
-
-    ``visits`` are those to each region during the adaptation. A region in which a chain only happened to start is none
-    that chains could come back to.
-    """
-    share = visits.reshape(-1, visits.shape[-1]).sum(axis=0) / max(1, visits.sum())
-    seen = np.flatnonzero(share >= LEAST_SHARE)
-    if isinstance(tilt, TemperedTilt) or not seen.size:
-        return 0, tilt.num_regions - 1
-    return int(seen[0]), int(seen[-1])
-
-
-def _settings(plan: Plan, warm: WarmedUp, seed: Any, interrupted: bool, seconds: float) -> dict[str, Any]:
-    """Return the arguments of the run, what became of them, and versions, as JSON can hold them."""
-    names = ("draws", "tune", "chains", "thin", "target_accept", "theta", "adapt")
-    gain = warm.setup.gain
-    return {
-        "random_seed": seed,
-        "kernel": plan.kernel.name,
-        "tilt": warm.setup.tilt.name,
-        "prior": plan.has_prior,
-        **{name: getattr(plan, name) for name in names},
-        "jumps": plan.jumps,
-        "reference": warm.record.reference is not None,
-        "gain": [float(gain.t0), float(gain.power)],
-        "interrupted": interrupted,
-        "sampling_time": seconds,
-        "versions": {"sahmc": __version__, "jax": jax.__version__, "numpy": np.__version__},
-    }
-
-
-def _result(
-    drawn: StageResult,
-    warm: WarmedUp,
-    unpack: Unpacker,
-    settings: dict[str, Any],
-    labels: Labels,
-    spent: int,
-    presses: Interrupts,
-) -> Result:
-    """Return the result, with its modes and findings, which a warning lists too.
-
-    ``spent`` are the gradients spent on the starts. What one of ``presses`` cuts short is left out, and a finding.
-    """
-    assert drawn.draws is not None
-    state, setup, whole = drawn.state, warm.setup, warm.setup.keep is None
-    positions = jax.tree.map(lambda x: np.swapaxes(x, 0, 1), drawn.draws.position)
-    live = Live(setup, jnp.exp(state.steps.log_step), warm.finder, warm.modes, unpack, positions if whole else None)
-    warmup = dataclasses.replace(warm.record, gradients={**warm.record.gradients, "start": spent})
-    record = RunRecord(
-        draws=_draw_record(drawn.draws, unpack if whole else None, normalise=True),
-        learnt=ThetaRecord(
-            theta=np.array(state.sahmc.theta.theta),
-            visits=drawn.visits,
-            desired=np.array(setup.desired),
-            step_size=np.array(setup.kernel.step_size * jnp.exp(state.steps.log_step)),
-            trace=ThetaTrace.join(warm.trace, drawn.trace),
-        ),
-        counts=drawn.counts,
-        round_trips=np.array(state.trips.trips),
-        num_gradients=sum(warmup.gradients.values()) + drawn.counts.gradients,
-        warmup=warmup,
-        tilt=setup.tilt,
-        settings=settings,
-        labels=labels if whole else Labels(),
-        prior_mass=warm.prior_mass,
-        warmup_draws=None if warm.draws is None else _draw_record(warm.draws, unpack, normalise=False),
-    )
-    if warm.beside is not None and whole and settings["adapt"] == "tune":
-        record = dataclasses.replace(record, bridge=_bridge(record, warm.beside, positions))
-    if int(live.modes.num) and whole and not presses.pressed:
-        modes, looked = live.find_modes(record.draws)
-        record = dataclasses.replace(record, modes=modes, num_gradients=record.num_gradients + looked)
-    findings: tuple[Finding, ...] = (NOT_EXAMINED,)
-    if not presses.pressed:
-        findings = examine(record, live.structured_positions() if whole else record.draws.values)
-    if findings:
-        lines = "\n".join(f"  - {finding}" for finding in findings)
-        warnings.warn(f"sahmc found problems with this run (Result.findings):\n{lines}", stacklevel=3)
-    return Result(dataclasses.replace(record, findings=findings), live)
-
-
-def _bridge(record: RunRecord, beside: Stay, positions: np.ndarray) -> tuple[float, float]:
-    """Return the log of the integral of the density and its error, by a bridge to the reference ``beside`` the ladder.
-
-    ``positions`` are the draws as vectors, (chain, draw, dim).
-    """
-    low = -np.asarray(record.draws.log_density, float) - beside.reference.energies(positions)
-    found = bridge_to_reference(low, record.weight, beside.high)
-    return float(found.mean), float(found.mcse)
-
-
-def _draw_record(draws: Draw, unpack: Unpacker | None, normalise: bool) -> DrawRecord:
-    """Return draws (draw, chain, ...) as a record (chain, draw, ...); positions that are on disk stay there.
-
-    ``unpack`` makes variables of positions; it is None if ``keep`` has replaced them. ``normalise`` makes the weights
-    sum to 1.
-    """
-    position = jax.tree.map(lambda x: np.swapaxes(x, 0, 1), draws.position)
-    rest = jax.tree.map(lambda x: np.ascontiguousarray(np.swapaxes(x, 0, 1)), draws._replace(position=None))
-    leaves, structure = jax.tree.flatten(position if unpack is None else unpack.all(position))
-    return DrawRecord(
-        leaves=tuple(leaves),
-        structure=structure,
-        energy=rest.energy,
-        log_density=-rest.total_energy,
-        region=rest.region,
-        log_weight=log_normalise(rest.log_weight) if normalise else rest.log_weight,
-        acceptance_rate=rest.acceptance_rate,
-        diverging=rest.diverging,
-        tree_depth=rest.tree_depth,
-    )

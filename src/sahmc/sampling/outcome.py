@@ -1,0 +1,234 @@
+"""One pass of a run, from the warm-up to the modes in its draws, and the result that is made of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key
+
+from sahmc._support.traced import TracedFunction
+from sahmc._version import __version__
+from sahmc.models.model import Labels
+from sahmc.models.positions import Unpacker
+from sahmc.results.findings.examine import NOT_EXAMINED, examine
+from sahmc.results.findings.modes import missed_modes
+from sahmc.results.records import DrawRecord, Finding, RunRecord, ThetaRecord, ThetaTrace
+from sahmc.results.result import Result
+from sahmc.run.interrupts import Interrupts
+from sahmc.run.journal import Journal
+from sahmc.run.live import Live
+from sahmc.run.loop import Draw, Schedule, chunk_capacity
+from sahmc.run.plan import Plan
+from sahmc.run.progress import Progress, progress
+from sahmc.run.stage import StageResult, StageRunner
+from sahmc.run.start import Prepared, start_chains
+from sahmc.tilt.bridge import bridge_to_reference
+from sahmc.tilt.importance import log_normalise
+from sahmc.tilt.tilts import TemperedTilt, Tilt
+from sahmc.warmup.reference import Stay
+from sahmc.warmup.tempered import WarmupContext
+from sahmc.warmup.warmup import WarmedUp, warm_up
+
+LEAST_SHARE = 1e-3
+"""The share of the moves of the adaptation from which on a region counts as one that chains come to."""
+
+
+class Outcome(NamedTuple):
+    """All that a pass has led to."""
+
+    record: RunRecord
+    """The record, not yet examined."""
+    live: Live
+    """The draws as they are in memory, and what moves them."""
+    presses: Interrupts
+    """The presses of Ctrl-C: what one of them cuts short is left out, and a finding."""
+
+    @property
+    def missed(self) -> np.ndarray:
+        """The lowest points (mode, dim) of modes that only the draws have shown, and whose mass is not known."""
+        return missed_modes(self.record)
+
+    def result(self) -> Result:
+        """Return the result, with its findings."""
+        findings: tuple[Finding, ...] = (NOT_EXAMINED,)
+        if not self.presses.pressed:
+            whole = self.live.has_positions
+            findings = examine(self.record, self.live.structured_positions() if whole else self.record.draws.values)
+        return Result(dataclasses.replace(self.record, findings=findings), self.live)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that is ready to begin."""
+
+    ready: Prepared
+    """The plan, the energy and the starts."""
+    unpack: Unpacker
+    """The function that makes variables of positions."""
+    kept: TracedFunction | None
+    """The function that returns what is kept of a draw in its place."""
+    labels: Labels
+    """The names of what is kept."""
+    save_warmup: bool
+    """Whether to keep draws of the adaptation."""
+    journal: Journal
+    """The journal in which the run is recorded."""
+    presses: Interrupts
+    """The presses of Ctrl-C."""
+    bars: bool
+    """Whether to show progress bars."""
+    callback: Callable[[Progress], None] | None
+    """The function that is told of the progress."""
+    seed: Any
+    """The seed, as it is recorded."""
+
+    def once(self, rng_key: Key[Array, ""], before: Outcome | None = None) -> Outcome:
+        """Warm up, draw, and look for modes in the draws.
+
+        ``before`` is an earlier pass whose draws have shown modes that its warm-up did not know: they are known now.
+        """
+        ready, began = self.ready, time.perf_counter()
+        with progress(ready.plan.stages, self.bars, self.callback) as report:
+            state, spent = start_chains(ready)
+            runner = StageRunner(rng_key, chunk_capacity(*ready.positions.shape), report, self.journal)
+            context = WarmupContext(runner, ready.energy_fn, ready.plan)
+            warm = warm_up(context, state, self.save_warmup, None if before is None else before.missed)
+            warm = warm._replace(setup=dataclasses.replace(warm.setup, keep=self.kept))
+            self.presses.hold()
+            drawn = warm.runner.run(
+                "draw",
+                warm.state,
+                warm.setup,
+                _drawing(ready.plan, warm),
+                ready.plan.draws,
+                store=True,
+                trace=True,
+                presses=self.presses,
+            )
+        self.presses.pressed = False
+        seconds = self.journal.seconds + time.perf_counter() - began
+        if before is not None:
+            spent += before.record.num_gradients
+            seconds += before.record.settings["sampling_time"] - self.journal.seconds
+            warm = warm._replace(record=dataclasses.replace(warm.record, late=len(before.missed)))
+        return self._outcome(drawn, warm, spent, seconds)
+
+    def again(self, rng_key: Key[Array, ""], before: Outcome) -> Outcome:
+        """Make another pass that knows the modes that ``before`` has shown; Ctrl-C during it returns ``before``."""
+        self.presses.held = False
+        try:
+            return self.once(rng_key, before)
+        except KeyboardInterrupt:
+            return before
+
+    def _outcome(self, drawn: StageResult, warm: WarmedUp, spent: int, seconds: float) -> Outcome:
+        """Return what a pass has led to; ``spent`` are the gradients spent on the starts and on an earlier pass."""
+        assert drawn.draws is not None
+        state, setup, whole = drawn.state, warm.setup, warm.setup.keep is None
+        positions = jax.tree.map(lambda x: np.swapaxes(x, 0, 1), drawn.draws.position)
+        step = jnp.exp(state.steps.log_step)
+        live = Live(setup, step, warm.finder, warm.modes, self.unpack, positions if whole else None)
+        warmup = dataclasses.replace(warm.record, gradients={**warm.record.gradients, "start": spent})
+        record = RunRecord(
+            draws=_draw_record(drawn.draws, self.unpack if whole else None, normalise=True),
+            learnt=ThetaRecord(
+                theta=np.array(state.sahmc.theta.theta),
+                visits=drawn.visits,
+                desired=np.array(setup.desired),
+                step_size=np.array(setup.kernel.step_size * step),
+                trace=ThetaTrace.join(warm.trace, drawn.trace),
+            ),
+            counts=drawn.counts,
+            round_trips=np.array(state.trips.trips),
+            num_gradients=sum(warmup.gradients.values()) + drawn.counts.gradients,
+            warmup=warmup,
+            tilt=setup.tilt,
+            settings=_settings(self.ready.plan, warm, self.seed, drawn.interrupted, seconds),
+            labels=self.labels if whole else Labels(),
+            prior_mass=warm.prior_mass,
+            warmup_draws=None if warm.draws is None else _draw_record(warm.draws, self.unpack, normalise=False),
+        )
+        if warm.beside is not None and whole and self.ready.plan.adapt == "tune":
+            record = dataclasses.replace(record, bridge=_bridge(record, warm.beside, positions))
+        if int(live.modes.num) and whole and not self.presses.pressed:
+            modes, looked = live.find_modes(record.draws)
+            record = dataclasses.replace(record, modes=modes, num_gradients=record.num_gradients + looked)
+        return Outcome(record, live, self.presses)
+
+
+def _drawing(plan: Plan, warm: WarmedUp) -> Schedule:
+    """Return the schedule of the last stage, in which draws are made."""
+    bottom, top = _ends(warm.setup.tilt, warm.visits)
+    learn = plan.adapt == "always" and warm.setup.tilt.num_regions > 1
+    return Schedule(learn_theta=learn, thin=plan.thin * warm.setup.kernel.moves, bottom=bottom, top=top)
+
+
+def _ends(tilt: Tilt, visits: np.ndarray) -> tuple[int, int]:
+    """Return the regions between which round trips are counted: the ends of a ladder, or the lowest and highest seen.
+
+    ``visits`` are those to each region during the adaptation. A region in which a chain only happened to start is none
+    that chains could come back to.
+    """
+    share = visits.reshape(-1, visits.shape[-1]).sum(axis=0) / max(1, visits.sum())
+    seen = np.flatnonzero(share >= LEAST_SHARE)
+    if isinstance(tilt, TemperedTilt) or not seen.size:
+        return 0, tilt.num_regions - 1
+    return int(seen[0]), int(seen[-1])
+
+
+def _settings(plan: Plan, warm: WarmedUp, seed: Any, interrupted: bool, seconds: float) -> dict[str, Any]:
+    """Return the arguments of the run, what became of them, and versions, as JSON can hold them."""
+    names = ("draws", "tune", "chains", "thin", "target_accept", "theta", "adapt")
+    gain = warm.setup.gain
+    return {
+        "random_seed": seed,
+        "kernel": plan.kernel.name,
+        "tilt": warm.setup.tilt.name,
+        "prior": plan.has_prior,
+        **{name: getattr(plan, name) for name in names},
+        "jumps": plan.jumps,
+        "reference": warm.record.reference is not None,
+        "gain": [float(gain.t0), float(gain.power)],
+        "interrupted": interrupted,
+        "sampling_time": seconds,
+        "versions": {"sahmc": __version__, "jax": jax.__version__, "numpy": np.__version__},
+    }
+
+
+def _bridge(record: RunRecord, beside: Stay, positions: np.ndarray) -> tuple[float, float]:
+    """Return the log of the integral of the density and its error, by a bridge to the reference ``beside`` the ladder.
+
+    ``positions`` are the draws as vectors, (chain, draw, dim).
+    """
+    low = -np.asarray(record.draws.log_density, float) - beside.reference.energies(positions)
+    found = bridge_to_reference(low, record.weight, beside.high)
+    return float(found.mean), float(found.mcse)
+
+
+def _draw_record(draws: Draw, unpack: Unpacker | None, normalise: bool) -> DrawRecord:
+    """Return draws (draw, chain, ...) as a record (chain, draw, ...); positions that are on disk stay there.
+
+    ``unpack`` makes variables of positions; it is None if ``keep`` has replaced them. ``normalise`` makes the weights
+    sum to 1.
+    """
+    position = jax.tree.map(lambda x: np.swapaxes(x, 0, 1), draws.position)
+    rest = jax.tree.map(lambda x: np.ascontiguousarray(np.swapaxes(x, 0, 1)), draws._replace(position=None))
+    leaves, structure = jax.tree.flatten(position if unpack is None else unpack.all(position))
+    return DrawRecord(
+        leaves=tuple(leaves),
+        structure=structure,
+        energy=rest.energy,
+        log_density=-rest.total_energy,
+        region=rest.region,
+        log_weight=log_normalise(rest.log_weight) if normalise else rest.log_weight,
+        acceptance_rate=rest.acceptance_rate,
+        diverging=rest.diverging,
+        tree_depth=rest.tree_depth,
+    )
