@@ -110,11 +110,19 @@ def bases():
 
 
 def power_task(task):
-    """One base: needles at random places; whether each is found, and how probable the run without it says that is."""
+    """One base: needles at random places, whether the search finds each, and how probable a run without it calls that.
+
+    The search is that of a run, but for the climb: from draws of the base, which is all that chains see at first.
+    """
     name, seed, count = task
     import jax
     import jax.numpy as jnp
     from scipy.optimize import minimize
+
+    import sahmc
+    from sahmc.landscape.mode_finder import FarLook, ModeFinder
+    from sahmc.landscape.modes import no_modes
+    from sahmc.models.energy import trace_energy
 
     log_density, starts = bases()[name]
     gradient = jax.jit(jax.value_and_grad(lambda z: -log_density(z)))
@@ -122,31 +130,30 @@ def power_task(task):
     factors = [np.linalg.cholesky(np.linalg.inv(-np.asarray(jax.hessian(log_density)(jnp.asarray(m))))) for m in minima]
     rng, dim = np.random.default_rng(seed), len(minima[0])
     base = sample(log_density, jnp.asarray(minima[0], jnp.float32), random_seed=seed)
-    log_z, rows = float(base.log_evidence().mean), []
+    power, log_z, rows = base.warmup.power, float(base.log_evidence().mean), []
+    draws = np.swapaxes(np.asarray(base.draws), 0, 1)[::10]
     while len(rows) < count:
         k = rng.integers(len(minima))
-        width = math.exp(rng.uniform(math.log(0.1), math.log(0.6)))
+        width = math.exp(rng.uniform(math.log(0.13), math.log(0.6)))
         mass = 1 / (1 + math.exp(-rng.uniform(-3.0, 1.5)))
         reach = 1.25 * ((1.25 + 10 / math.sqrt(dim)) / 1.25) ** rng.random()
         centre = minima[k] + reach * factors[k] @ rng.normal(size=dim)
         nearest = int(np.argmin([np.linalg.norm(centre - m) for m in minima]))
         inverse = np.linalg.inv(width * factors[nearest])
         peak = math.log(mass) - 0.5 * dim * math.log(2 * math.pi) + np.linalg.slogdet(inverse)[1]
-        if peak < float(log_density(jnp.asarray(centre))) - log_z + math.log(1 - mass) + 1:
+        rest = math.log(1 - mass) - log_z
+        if peak < float(log_density(jnp.asarray(centre))) + rest + 1:
             continue  # it would be no mode of its own
 
-        def needle(z, peak=peak, centre=centre, inverse=inverse):
-            return peak - 0.5 * jnp.sum((inverse @ (z - centre)) ** 2)
+        def planted(z, peak=peak, centre=centre, inverse=inverse, rest=rest):
+            needle = peak - 0.5 * jnp.sum((inverse @ (z - centre)) ** 2)
+            return jnp.logaddexp(needle, rest + log_density(z))
 
-        def planted(z, needle=needle, mass=mass):
-            return jnp.logaddexp(needle(z), math.log(1 - mass) + log_density(z) - log_z)
-
-        run = sample(planted, jnp.asarray(minima[0], jnp.float32), random_seed=1000 * seed + len(rows))
-        inside = run.expectation(
-            lambda z, needle=needle, mass=mass: (needle(z) > math.log(1 - mass) + log_density(z) - log_z).astype(float)
-        )
-        stated = base.search_power(mass, width)
-        rows.append({"stated": stated, "found": float(inside.mean) > mass / 2, "mass": mass, "width": width})
+        fn = trace_energy(sahmc.Model(log_density=planted), lambda z: z, jnp.zeros(dim, jnp.float32), True)
+        finder = ModeFinder.of(fn, np.roll(draws, len(rows), axis=0))
+        found = finder.find(draws[-1], no_modes(dim, draws.dtype), FarLook(np.zeros((0, dim)), 8, power.probes))
+        off = np.linalg.norm((found.minima - centre) @ inverse.T, axis=1)
+        rows.append({"stated": power.at(mass, width), "found": bool((off < 1).any())})
     return name, rows
 
 

@@ -18,6 +18,7 @@ def said(capsys, *args):
     return code, out.out, out.err
 
 
+@pytest.mark.slow
 def test_demo_prints_masses_and_draws(tmp_path, capsys):
     picture = tmp_path / "deep" / "demo.png"
     code, out, _ = said(capsys, "demo", "--out", picture)

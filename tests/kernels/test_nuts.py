@@ -78,7 +78,7 @@ def distance(a, b):
     return np.abs(a.mean(axis=1) - b.mean(axis=1)) / error
 
 
-@pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n == "funnel" else n for n in TARGETS])
 def test_moments_are_those_of_blackjax_and_trees_no_larger(name):
     log_density, exact, step_size = TARGETS[name]
     starts = [jnp.asarray(exact(np.random.default_rng(seed)), jnp.float32) for seed in (1, 2)]

@@ -53,7 +53,7 @@ def starting_positions(model: Model, initvals: Any, chains: int, rng_key: jax.Ar
             f"{structure(position)} for chain {i} against {first}",
             "build every start in the same way",
         )
-    return jnp.stack(flats), unravels[0]
+    return jnp.asarray(np.stack([np.asarray(flat) for flat in flats])), unravels[0]
 
 
 def finite_starts(chains: Any) -> np.ndarray:

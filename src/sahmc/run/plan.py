@@ -16,8 +16,8 @@ from sahmc.tilt.tilts import NoTilt, TemperedTilt, Tilt
 
 GRADIENTS, BATCH_GRADIENTS, MOST_BATCHES = 10, 6000, 8
 """The gradients of an iteration, those of a batch of points that go downhill, and the most of these batches."""
-PROBE_PART = 8
-"""The gradients of a run for each that looks for a narrow mode."""
+PROBE_PART, MOST_PROBES = 8, 2**20
+"""The gradients of a run for each that looks for a narrow mode, and the most of these."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Plan:
     @property
     def probes(self) -> int:
         """The number of points far from all modes that are looked at by one gradient, an eighth of the run or so."""
-        return (self.tune + self.draws * self.thin) * self.chains * GRADIENTS // PROBE_PART
+        return min(MOST_PROBES, (self.tune + self.draws * self.thin) * self.chains * GRADIENTS // PROBE_PART)
 
     @property
     def pilot_moves(self) -> int:
