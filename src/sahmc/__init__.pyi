@@ -24,6 +24,9 @@ from .models.model import Model as Model
 from .models.numpyro import from_numpyro as from_numpyro
 from .models.pymc import from_pymc as from_pymc
 from .models.stan import from_stan as from_stan
+from .models.symmetry import Flip as Flip
+from .models.symmetry import Permute as Permute
+from .models.symmetry_search import find_symmetries as find_symmetries
 from .plots.figures import plot_barrier as plot_barrier
 from .plots.figures import plot_energy as plot_energy
 from .plots.figures import plot_ladder as plot_ladder

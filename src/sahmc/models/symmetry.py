@@ -1,0 +1,137 @@
+"""Symmetries of a position: ways to exchange or to flip parts of it that leave a density as it is.
+
+Components of a mixture, hidden states, hidden units and factors can change places, and factors their signs: every mode
+then has copies, K! of them for K components.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sahmc._support.validate import require
+
+Axes = tuple[int, ...]
+"""The axes of an array along which it is permuted, all in the same way, or one along which it is flipped."""
+
+Ids = Mapping[str, np.ndarray]
+"""Arrays like those of a position, by name, with the place of each number in the flat position."""
+
+
+@dataclass(frozen=True)
+class SignedMap:
+    """A map of flat positions: x -> sign * x[places]."""
+
+    places: np.ndarray
+    """The place from which each number comes."""
+    sign: np.ndarray
+    """Its sign, 1 or -1."""
+
+    def __call__(self, flat: np.ndarray) -> np.ndarray:
+        """Return the image of positions (..., dim)."""
+        return self.sign * flat[..., self.places]
+
+
+@dataclass(frozen=True)
+class Symmetry:
+    """A symmetry of a position: what its arrays are called, and along which axes they change.
+
+    ``names``
+        The name of an array or a list of names, of those that change together: keys of a dict, joined by dots where
+        they are nested; "x" for a position that is one array.
+    ``axis``
+        The axis along which they change, an int; or a list with an entry for each name, an int, a tuple of axes that
+        change in the same way, or () for an array that changes as a whole. Default 0.
+    """
+
+    names: Any
+    axis: Any = 0
+
+    def __post_init__(self) -> None:
+        names = (self.names,) if isinstance(self.names, str) else tuple(self.names)
+        given = self.axis
+        axes = [given] * len(names) if isinstance(given, int) else list(given)
+        require(
+            len(axes) == len(names) > 0 and len(set(names)) == len(names),
+            "a symmetry needs names of arrays, each once, and an axis for each",
+            f"names={names}, axis={given}",
+            'write Permute(["mu", "sigma"], axis=0)',
+        )
+        object.__setattr__(self, "names", names)
+        object.__setattr__(self, "axis", tuple((axis,) if isinstance(axis, int) else tuple(axis) for axis in axes))
+
+    def generators(self, ids: Ids) -> list[SignedMap]:
+        """Return the maps of which all others are made; ``ids`` are arrays with the place of each number."""
+        raise NotImplementedError
+
+    def order(self, ids: Ids) -> int:
+        """Return the number of copies of a point that has no symmetry itself."""
+        raise NotImplementedError
+
+    def length(self, ids: Ids) -> int:
+        """Return the number of parts that change; raise ``ValueError`` if arrays do not have such parts."""
+        for name, axes in self.pairs:
+            require(name in ids, "a symmetry is of arrays that a position has", f"{name!r} of {list(ids)}", "check it")
+            ok = all(-ids[name].ndim <= axis < ids[name].ndim for axis in axes)
+            require(ok, f"{name!r} has {ids[name].ndim} axes", f"axis {axes}", "check the axis")
+        sizes = {ids[name].shape[axis] for name, axes in self.pairs for axis in axes} or {1}
+        must = "all arrays of a symmetry have the same length along its axis"
+        require(len(sizes) == 1, must, sorted(sizes), "check names and axes")
+        return int(sizes.pop())
+
+    @property
+    def pairs(self) -> list[tuple[str, Axes]]:
+        """The names with their axes."""
+        return list(zip(self.names, self.axis, strict=True))
+
+
+class Permute(Symmetry):
+    """Parts along an axis that may change places: components of a mixture, hidden states, hidden units."""
+
+    def generators(self, ids: Ids) -> list[SignedMap]:
+        """Return the exchanges of neighbours."""
+        return [self._exchange(ids, k) for k in range(self.length(ids) - 1)]
+
+    def order(self, ids: Ids) -> int:
+        """Return the number of orders of the parts."""
+        return math.factorial(self.length(ids))
+
+    def _exchange(self, ids: Ids, part: int) -> SignedMap:
+        """Return the map that exchanges a part with the next."""
+        order = np.arange(self.length(ids))
+        order[[part, part + 1]] = part + 1, part
+        index = np.arange(_size(ids))
+        for name, axes in self.pairs:
+            moved = ids[name]
+            for axis in axes:
+                moved = np.take(moved, order, axis=axis)
+            index[ids[name].ravel()] = moved.ravel()
+        return SignedMap(index, np.ones(len(index)))
+
+
+class Flip(Symmetry):
+    """Parts along an axis, or whole arrays, whose sign may change: factors, with their scores."""
+
+    def generators(self, ids: Ids) -> list[SignedMap]:
+        """Return the maps that change the sign of one part each."""
+        return [self._flip(ids, k) for k in range(self.length(ids))]
+
+    def order(self, ids: Ids) -> int:
+        """Return the number of combinations of signs."""
+        return 2 ** self.length(ids)
+
+    def _flip(self, ids: Ids, part: int) -> SignedMap:
+        """Return the map that changes the sign of one part."""
+        sign = np.ones(_size(ids))
+        for name, axes in self.pairs:
+            mine = np.take(ids[name], part, axis=axes[0]) if axes else ids[name]
+            sign[np.ravel(mine)] = -1.0
+        return SignedMap(np.arange(len(sign)), sign)
+
+
+def _size(ids: Ids) -> int:
+    return sum(part.size for part in ids.values())

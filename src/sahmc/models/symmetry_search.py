@@ -1,0 +1,152 @@
+"""The search for symmetries: maps that leave the log density unchanged at random points, to rounding."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sahmc._support.compiled import compiled
+from sahmc._support.traced import TracedFunction
+from sahmc._support.types import Unravel
+from sahmc._support.validate import require_seed
+from sahmc.models.convert import as_model
+from sahmc.models.energy import trace_energy
+from sahmc.models.positions import flatten, named
+from sahmc.models.starts import starting_positions
+from sahmc.models.symmetry import Axes, Flip, Ids, Permute, SignedMap, Symmetry
+
+POINTS, SPREAD = 8, 2.0
+"""The number of random points at which a map is tried, and how far they are from starts, in each coordinate."""
+ROUNDING = 1e3
+"""The largest change of the energy that counts as none, in units of the rounding of the energies themselves."""
+MOST_CHOICES = 4096
+"""The largest number of ways to choose arrays and axes that are tried, fewest arrays first."""
+POINTS_AT_ONCE = 1024
+"""The number of points whose energies are computed at once."""
+
+
+def search_symmetries(
+    energy_fn: TracedFunction, starts: np.ndarray, unravel: Unravel, seed: int
+) -> tuple[Symmetry, ...]:
+    """Return the symmetries of an energy; ``starts`` are flat positions (start, dim) around which it is looked at."""
+    places = jnp.arange(starts.shape[1], dtype=starts.dtype)
+    ids = {name: np.asarray(leaf).astype(int) for name, leaf in named(unravel(places)).items()}
+    rng = np.random.default_rng(seed)
+    centre = starts[np.arange(POINTS) % len(starts)]
+    trial = Trial(energy_fn, (centre + SPREAD * rng.normal(size=centre.shape)).astype(starts.dtype))
+    lengths = sorted({size for part in ids.values() for size in part.shape if size > 1})
+    found: list[Symmetry] = []
+    for length in lengths:
+        found += _confirmed(trial, ids, length, Permute, pairs=True)
+    for length in lengths:
+        found += _confirmed(trial, ids, length, Flip, pairs=False)
+    sliced = {name for one in found if isinstance(one, Flip) for name in one.names}
+    whole = [Flip(names, ((),) * len(names)) for names in _subsets([n for n in ids if n not in sliced])]
+    return (*found, *_minimal(trial, ids, whole))
+
+
+class Trial:
+    """The points at which maps are tried, and the energies there."""
+
+    def __init__(self, energy_fn: TracedFunction, points: np.ndarray):
+        self.energy_fn, self.points = energy_fn, points
+        self.energy = self._energies(points)
+        """The energies at the points, and the prior's share, (point, 2)."""
+
+    def holds(self, maps: Sequence[SignedMap]) -> np.ndarray:
+        """Tell which of some maps leave likelihood and prior as they are at all points where these are finite."""
+        images = np.concatenate([each(self.points) for each in maps]).astype(self.points.dtype)
+        after = self._energies(images).reshape(len(maps), *self.energy.shape)
+        fine = np.isfinite(self.energy).all(axis=1)
+        with np.errstate(invalid="ignore"):
+            off = np.abs(after - self.energy)[:, fine]
+        allowed = ROUNDING * np.finfo(self.points.dtype).eps * (1 + np.abs(self.energy[fine]))
+        return (off <= allowed).all(axis=(1, 2)) & bool(fine.any())
+
+    def _energies(self, points: np.ndarray) -> np.ndarray:
+        parts = []
+        for i in range(0, len(points), POINTS_AT_ONCE):
+            block = points[i : i + POINTS_AT_ONCE]
+            padded = np.concatenate([block, np.repeat(block[:1], -len(block) % POINTS, axis=0)])
+            parts.append(np.asarray(_both(self.energy_fn, padded), float)[: len(block)])
+        return np.concatenate(parts)
+
+
+@compiled
+def _both(energy_fn: TracedFunction, points: jax.Array) -> jax.Array:
+    """Return the energies of points (point, dim) and the prior's share of them, 0 where that is not apart."""
+    energy, _, base = jax.vmap(energy_fn)(points)
+    return jnp.stack([energy, jnp.zeros_like(energy) if base is None else base.energy], axis=1)
+
+
+def _confirmed(trial: Trial, ids: Ids, length: int, kind: type[Symmetry], pairs: bool) -> list[Symmetry]:
+    """Return the symmetries of one kind among axes of one length; ``pairs`` tells whether two axes may go together."""
+    choices: dict[str, list[Axes]] = {}
+    for name, part in ids.items():
+        axes = [axis for axis, size in enumerate(part.shape) if size == length]
+        choices[name] = [(axis,) for axis in axes] + (list(itertools.combinations(axes, 2)) if pairs else [])
+    candidates = []
+    for names in _subsets([name for name in ids if choices[name]]):
+        candidates += [kind(names, axes) for axes in itertools.product(*(choices[name] for name in names))]
+    return _minimal(trial, ids, candidates[:MOST_CHOICES])
+
+
+def _minimal(trial: Trial, ids: Ids, candidates: Sequence[Symmetry]) -> list[Symmetry]:
+    """Return those candidates that hold, but not those that are made of smaller ones."""
+    if not candidates:
+        return []
+    first = trial.holds([one.generators(ids)[0] for one in candidates])
+    found: list[Symmetry] = []
+    for one in (candidate for candidate, holds in zip(candidates, first, strict=True) if holds):
+        known = {pair for other in found if set(other.pairs) <= set(one.pairs) for pair in other.pairs}
+        if known != set(one.pairs) and trial.holds(one.generators(ids)).all():
+            found.append(one)
+    return found
+
+
+def _subsets(names: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return all subsets, the smallest first, as far as MOST_CHOICES go."""
+    every = (some for size in range(1, len(names) + 1) for some in itertools.combinations(names, size))
+    return list(itertools.islice(every, MOST_CHOICES))
+
+
+def find_symmetries(
+    model: Any,
+    initvals: Any = None,
+    *,
+    model_args: tuple[Any, ...] = (),
+    model_kwargs: Mapping[str, Any] | None = None,
+    random_seed: int = 0,
+) -> tuple[Symmetry, ...]:
+    """Return the symmetries of a posterior: parts of its position that may change places, or sign, together.
+
+    Only axes of the arrays that make a position are tried, one length at a time, with up to two axes of an array. A
+    vector whose parts have no names of their own shows none but those of its coordinates.
+
+    Parameters
+    ----------
+    model
+        What ``sample`` takes: a log density, a ``Model``, or a model of NumPyro, PyMC or BridgeStan.
+    initvals
+        One position, or whatever else ``sample`` takes; None where the model draws its starts.
+    model_args
+        A tuple of the positional arguments of a NumPyro model; empty by default.
+    model_kwargs
+        A dict of the keyword arguments of a NumPyro model; none by default.
+    random_seed
+        An int, for the points at which maps are tried. Default 0.
+    """
+    require_seed(random_seed, "random_seed")
+    made = as_model(model, model_args, model_kwargs)
+    chains = len(initvals) if isinstance(initvals, list) else POINTS
+    starts, unravel = starting_positions(made, initvals, chains, jax.random.key(random_seed))
+    position = jax.tree.map(np.asarray, unravel(starts[0]))
+    with jax.enable_x64(True):  # a symmetry that is almost there must be told from one that is
+        example, double = flatten(jax.tree.map(lambda x: np.asarray(x, float), position), "the start")
+        energy_fn = trace_energy(made, double, example, False)
+        return search_symmetries(energy_fn, np.asarray(starts, float), double, random_seed)
