@@ -14,7 +14,7 @@ from sahmc._support.frozen import thawed
 from sahmc._support.types import PositionFn
 from sahmc._support.validate import require, require_count, require_mapping, require_seed
 from sahmc.models.model import Labels
-from sahmc.results import evidence, expectations, files, ladder, search
+from sahmc.results import evidence, expectations, files, ladder, relabel, search
 from sahmc.results.datatree import to_datatree, to_inferencedata
 from sahmc.results.mode_table import ModeTable, mode_table
 from sahmc.results.records import DrawRecord, Finding, ModeAssignment, Rejuvenated, RunRecord, ThetaTrace
@@ -309,6 +309,14 @@ class Result:
         if assigned is None:
             assigned = self._alive("modes() of a run that did not look for modes").assign_modes(self.record.draws)
         return mode_table(self.record, assigned)
+
+    def relabel(self, symmetries: Any) -> Any:
+        """Return the draws, each carried to the copy of its mode that others are in, in the structure of ``draws``.
+
+        ``symmetries`` is a list of ``Permute`` and ``Flip``: what ``find_symmetries`` found, or what you know of the
+        model. Component 1 of a mixture, say, is then the same thing throughout. Weights stay as they are.
+        """
+        return relabel.relabel(self.draws, self.log_density, self.weight, symmetries)
 
     def summary(self, fn: PositionFn | None = None, prob: float = 0.94) -> Summary:
         """Return a table of every quantity, and the findings in words: print it, or take ``to_dataframe()``.

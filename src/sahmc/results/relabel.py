@@ -1,0 +1,120 @@
+"""Relabelling: draws of a posterior with copies, put into that copy in which every part is the same throughout.
+
+Each draw is carried, by one of the symmetries, to the copy that is nearest to a centre: parts are assigned to those of
+the centre at least cost (the Hungarian algorithm), and signs follow the centre's. The centre is then the mean of the
+draws that were so carried, and all is done again until no draw changes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from sahmc._support.validate import require
+from sahmc.models.positions import named
+from sahmc.models.symmetry import Flip, Permute, Symmetry
+
+MOST_ROUNDS = 20
+"""The most rounds in which draws are carried to a new centre."""
+
+
+def relabel(draws: Any, log_density: np.ndarray, weight: np.ndarray, symmetries: Any) -> Any:
+    """Return draws, a pytree of arrays (chain, draw, ...), each carried by ``symmetries`` to the copy of the others.
+
+    The first centre is the draw of highest ``log_density`` (chain, draw); later ones are means by ``weight``.
+    """
+    leaves, structure = jax.tree.flatten(draws)
+    names = list(named(draws))
+    lead = log_density.shape
+    arrays = {name: np.array(leaf).reshape(-1, *leaf.shape[2:]) for name, leaf in zip(names, leaves, strict=True)}
+    _check(arrays, symmetries)
+    orders, signs = ([one for one in symmetries if isinstance(one, kind)] for kind in (Permute, Flip))
+    share = weight.ravel() / weight.sum()
+    centre = {name: array[np.argmax(log_density)].astype(float) for name, array in arrays.items()}
+    for _ in range(MOST_ROUNDS):
+        moved = False
+        for symmetry in orders:
+            signed = any(set(symmetry.pairs) == set(other.pairs) for other in signs)
+            moved |= _permuted(arrays, centre, symmetry, signed)
+        for symmetry in signs:
+            moved |= _flipped(arrays, centre, symmetry)
+        if not moved:
+            break
+        centre = {name: np.tensordot(share, array, axes=1) for name, array in arrays.items()}
+    return jax.tree.unflatten(structure, [arrays[name].reshape(*lead, *arrays[name].shape[1:]) for name in names])
+
+
+def _check(arrays: dict[str, np.ndarray], symmetries: Any) -> None:
+    """Raise ``ValueError`` for what is no symmetry of these draws."""
+    ids, start = {}, 0
+    for name, array in arrays.items():
+        size = int(np.prod(array.shape[1:]))
+        ids[name] = np.arange(start, start + size).reshape(array.shape[1:])
+        start += size
+    advice = "pass what sahmc.find_symmetries returned, or a list of Permute and Flip"
+    require(isinstance(symmetries, (list, tuple)), "symmetries must be a list", symmetries, advice)
+    for symmetry in symmetries:
+        require(isinstance(symmetry, (Permute, Flip)), "a symmetry is a Permute or a Flip", symmetry, advice)
+        symmetry.length(ids)
+
+
+def _permuted(arrays: dict[str, np.ndarray], centre: dict[str, np.ndarray], symmetry: Symmetry, signed: bool) -> bool:
+    """Give the parts of each draw the places of those of the centre they are nearest to; tell whether any changed.
+
+    ``signed`` tells that the signs of the parts may change too, so that the nearer of both counts.
+    """
+    parts, goal = (_parts(some, symmetry, lead) for some, lead in ((arrays, 1), (centre, 0)))
+    scale = np.maximum(parts.std(axis=(0, 1)), 1e-300)
+    parts, goal = parts / scale, goal / scale
+    alike = np.einsum("ka,nla->nkl", goal, parts)
+    cost = (goal**2).sum(axis=1)[:, None] - 2 * (np.abs(alike) if signed else alike)
+    cost += (parts**2).sum(axis=2)[:, None]
+    order = np.argmin(cost, axis=2)
+    unsure = np.flatnonzero((np.sort(order, axis=1) != np.arange(order.shape[1])).any(axis=1))
+    order[unsure] = [linear_sum_assignment(cost[n])[1] for n in unsure] if len(unsure) else order[unsure]
+    changed = np.flatnonzero((order != np.arange(order.shape[1])).any(axis=1))
+    for name, axes in symmetry.pairs:
+        some = arrays[name][changed]
+        for axis in axes:
+            place = axis % (some.ndim - 1) + 1
+            index = np.expand_dims(order[changed], tuple(i for i in range(1, some.ndim) if i != place))
+            some = np.take_along_axis(some, index, axis=place)
+        arrays[name][changed] = some
+    return bool(len(changed))
+
+
+def _parts(arrays: dict[str, np.ndarray], symmetry: Symmetry, lead: int) -> np.ndarray:
+    """Return what tells the parts from each other, (..., part, number), of arrays with ``lead`` axes before their own.
+
+    An array of which two axes change together is told by its diagonal.
+    """
+    rows = []
+    for name, axes in symmetry.pairs:
+        array = arrays[name]
+        own = [axis % (array.ndim - lead) + lead for axis in axes]
+        if len(own) == 2:
+            rows.append(np.moveaxis(np.diagonal(array, axis1=own[0], axis2=own[1]), -1, lead))
+        else:
+            rows.append(np.moveaxis(array, own[0], lead))
+    return np.concatenate([row.reshape(*row.shape[: lead + 1], -1) for row in rows], axis=-1).astype(float)
+
+
+def _flipped(arrays: dict[str, np.ndarray], centre: dict[str, np.ndarray], symmetry: Symmetry) -> bool:
+    """Give the parts of each draw the signs with which they are nearest to the centre; tell whether any changed."""
+    alike: Any = 0.0
+    for name, axes in symmetry.pairs:
+        array, spread = arrays[name], np.maximum(arrays[name].std(), 1e-300)
+        product = array * (centre[name] / spread**2)
+        kept = {axis % (array.ndim - 1) + 1 for axis in axes}
+        alike = alike + product.sum(axis=tuple(i for i in range(1, array.ndim) if i not in kept))
+    sign = np.where(alike < 0, -1.0, 1.0)
+    for name, axes in symmetry.pairs:
+        array = arrays[name]
+        kept = {axis % (array.ndim - 1) + 1 for axis in axes}
+        arrays[name] = array * np.expand_dims(sign, tuple(i for i in range(1, array.ndim) if i not in kept)).astype(
+            array.dtype
+        )
+    return bool((sign < 0).any())
