@@ -4,6 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from sahmc.landscape import probes
 from sahmc.landscape.basins import BasinMap
 from sahmc.landscape.discovery import counting
 from sahmc.landscape.probes import MOST_COORDINATES, NEAREST_WIDTH, REACH, Pictures, look_around
@@ -69,3 +70,8 @@ def test_points_below_a_known_minimum_are_strange(correlated):
     middle = np.full((1, 5), 4.0)
     low, usual = (pictures.strangeness(middle, np.array([e]), np.zeros((1, 5)))[0] for e in (-20.0, 5.0))
     assert low > 1.0 > usual
+
+
+def test_there_is_room_for_all_probes(correlated, monkeypatch):
+    monkeypatch.setattr(probes, "MOST_NUMBERS", 5000)
+    assert sum(len(look.energy) for look in look_around(correlated[0], 80_000, seed=0)) == 1000

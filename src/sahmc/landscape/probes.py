@@ -20,8 +20,8 @@ from sahmc.landscape.discovery import QUENCH_STEPS, counting, masses
 
 PROBES_PER_DESCENT = 256
 """The number of probes for each that goes downhill."""
-MOST_ROUNDS = 16
-"""The most rounds in which probes are made."""
+MOST_ROUNDS, MOST_NUMBERS = 16, 2**23
+"""The most rounds in which probes are made, and the most coordinates of all of them, for which there must be room."""
 ENERGY_BINS = 16
 """The number of groups of like energy, from each of which the strangest go downhill."""
 NEAREST_WIDTH, REACH, FAR_WIDTH, FURTHEST_WIDTH = 1.25, 10.0, 16.0, 1000.0
@@ -170,6 +170,7 @@ def look_around(basins: BasinMap, num: int, seed: int) -> list[Look]:
     What they come to is added to ``basins``; later rounds draw around it too.
     """
     rng, looks = np.random.default_rng(seed), list[Look]()
+    num = min(num, MOST_NUMBERS // len(basins.scale))
     rounds = int(np.clip(num // (PROBES_PER_DESCENT * DESCENTS_AT_ONCE), 1, MOST_ROUNDS))
     for _ in range(rounds if num else 0):
         pictures = Pictures.of(basins)
