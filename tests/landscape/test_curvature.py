@@ -51,3 +51,10 @@ def test_a_covariance_is_wanted_where_axes_are_oblique_whatever_the_units():
 def test_modes_of_crossed_axes_want_none():
     one, two = np.array([[1.0, 0.98], [0.98, 1.0]]), np.array([[1.0, -0.98], [-0.98, 1.0]])
     assert correlated_covariance(np.linalg.inv(np.stack([one, two])), np.ones(2)) is None
+
+
+def test_a_covariance_can_be_factored_however_steep_the_energy():
+    """Between a width of one and one of 1e-11 there are more digits than numbers have."""
+    fn = program(lambda x: -0.5 * x[0] ** 2 - 0.5e22 * (x[0] + x[1]) ** 2, 2)
+    found = laplace_covariance(fn, np.zeros(2, np.float32), np.ones(2))
+    assert np.isfinite(np.linalg.cholesky(found)).all()

@@ -12,8 +12,8 @@ ENERGIES_AT_ONCE, MANY_AT_ONCE, MANY = 256, 8192, 2**15
 where there are many points; and how many those are."""
 CURVE_STEP = 0.03
 """The distance, in units of the scale of each coordinate, over which the curvature at a minimum is measured."""
-WIDEST = 10.0
-"""The largest width of Laplace's Gaussian in any direction, in units of the scale of each coordinate."""
+WIDEST, NARROWEST = 10.0, 1e-5
+"""The largest and the least width of Laplace's Gaussian in any direction, in units of the scale of each coordinate."""
 OBLIQUE = 6.0
 """The ratio of the longest to the shortest axis of a mode, whose coordinates have unit variances, beyond which a
 diagonal metric is too slow."""
@@ -67,13 +67,13 @@ def nat_lengths(energy_fn: TracedFunction, point: np.ndarray) -> tuple[np.ndarra
 def laplace_covariance(energy_fn: TracedFunction, point: np.ndarray, scale: np.ndarray) -> np.ndarray:
     """Return the inverse of the curvature at a minimum, in units of ``scale``, (dim, dim).
 
-    Along axes that do not curve upwards the width is 1, and it is nowhere more than WIDEST.
+    Along axes that do not curve upwards the width is 1; it is nowhere more than WIDEST or less than NARROWEST.
     """
     curve = curvature(energy_fn, point, scale)
     if not np.isfinite(curve).all():
         return np.eye(len(point))
     value, vector = np.linalg.eigh(curve)
-    value = np.where(value > 0, np.maximum(value, WIDEST**-2), 1.0)
+    value = np.where(value > 0, np.clip(value, WIDEST**-2, NARROWEST**-2), 1.0)
     return (vector / value) @ vector.T
 
 
