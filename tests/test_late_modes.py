@@ -1,6 +1,7 @@
 """A mode that only the draws show is no end: all is run again, knowing it."""
 
 import dataclasses
+import signal
 
 import jax.numpy as jnp
 import numpy as np
@@ -51,6 +52,18 @@ def test_ctrl_c_in_the_second_pass_returns_the_first(needle_missed, monkeypatch)
     monkeypatch.setattr(outcome, "warm_up", press)
     found = run()
     assert found.warmup.late == 0 and found.draws.shape == (32, 300, 10)
+
+
+def test_ctrl_c_before_the_second_pass_prevents_it(needle_missed, monkeypatch):
+    usual = outcome.Live.find_modes
+
+    def press(live, draws):
+        signal.raise_signal(signal.SIGINT)
+        return usual(live, draws)
+
+    monkeypatch.setattr(outcome.Live, "find_modes", press)
+    monkeypatch.setattr(outcome.Run, "again", lambda run, key, before: pytest.fail("there was a second pass"))
+    assert [finding.code for finding in run().findings] == ["interrupted"]
 
 
 def test_modes_are_missed_if_they_were_unknown_heavy_and_rarely_seen():

@@ -138,9 +138,9 @@ def test_prior_and_likelihood_must_both_be_symmetric():
 def test_maps_are_what_they_say():
     ids = {"a": np.arange(6).reshape(3, 2), "b": np.array([6, 7, 8])}
     exchange = Permute(["a", "b"]).generators(ids)[1](np.arange(9.0))
-    assert exchange.tolist() == [0, 1, 4, 5, 2, 3, 6, 8, 7] and Permute(["a", "b"]).order(ids) == 6
+    assert exchange.tolist() == [0, 1, 4, 5, 2, 3, 6, 8, 7]
     flip = Flip("a", axis=1).generators(ids)[1](np.arange(9.0))
-    assert flip.tolist() == [0, -1, 2, -3, 4, -5, 6, 7, 8] and Flip("a", axis=1).order(ids) == 4
+    assert flip.tolist() == [0, -1, 2, -3, 4, -5, 6, 7, 8]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ then has copies, K! of them for K components.
 
 from __future__ import annotations
 
-import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -37,7 +37,7 @@ class SignedMap:
 
 
 @dataclass(frozen=True)
-class Symmetry:
+class Symmetry(ABC):
     """A symmetry of a position: what its arrays are called, and along which axes they change.
 
     ``names``
@@ -64,13 +64,9 @@ class Symmetry:
         object.__setattr__(self, "names", names)
         object.__setattr__(self, "axis", tuple((axis,) if isinstance(axis, int) else tuple(axis) for axis in axes))
 
+    @abstractmethod
     def generators(self, ids: Ids) -> list[SignedMap]:
         """Return the maps of which all others are made; ``ids`` are arrays with the place of each number."""
-        raise NotImplementedError
-
-    def order(self, ids: Ids) -> int:
-        """Return the number of copies of a point that has no symmetry itself."""
-        raise NotImplementedError
 
     def length(self, ids: Ids) -> int:
         """Return the number of parts that change; raise ``ValueError`` if arrays do not have such parts."""
@@ -96,10 +92,6 @@ class Permute(Symmetry):
         """Return the exchanges of neighbours."""
         return [self._exchange(ids, k) for k in range(self.length(ids) - 1)]
 
-    def order(self, ids: Ids) -> int:
-        """Return the number of orders of the parts."""
-        return math.factorial(self.length(ids))
-
     def _exchange(self, ids: Ids, part: int) -> SignedMap:
         """Return the map that exchanges a part with the next."""
         order = np.arange(self.length(ids))
@@ -119,10 +111,6 @@ class Flip(Symmetry):
     def generators(self, ids: Ids) -> list[SignedMap]:
         """Return the maps that change the sign of one part each."""
         return [self._flip(ids, k) for k in range(self.length(ids))]
-
-    def order(self, ids: Ids) -> int:
-        """Return the number of combinations of signs."""
-        return 2 ** self.length(ids)
 
     def _flip(self, ids: Ids, part: int) -> SignedMap:
         """Return the map that changes the sign of one part."""

@@ -191,7 +191,7 @@ def sample(
     run = Run(ready, unpack, kept, model.labels, save_warmup, journal, Interrupts(), progressbar, callback, seed)
     with interrupts(run.presses), closing(journal):
         outcome = run.once(key_run)
-        if len(outcome.missed) and not outcome.record.settings["interrupted"]:
+        if len(outcome.missed) and not (outcome.record.settings["interrupted"] or run.presses.pressed):
             outcome = run.again(jax.random.fold_in(key_run, 1), outcome)
         result = outcome.result()
     if result.findings:
