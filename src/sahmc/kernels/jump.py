@@ -12,6 +12,7 @@ from sahmc._support.pytree import strategy, updated
 from sahmc.hamiltonian.spread import Spread
 from sahmc.kernels.base import Kernel, TransitionInfo, draw_noise
 from sahmc.kernels.decision import decide
+from sahmc.landscape.fold import Fold
 from sahmc.landscape.modes import Modes
 from sahmc.landscape.reference import Reference
 from sahmc.landscape.shifts import Shifts
@@ -51,6 +52,8 @@ class Jump(Kernel):
     """The displacements by which chains jump where there are more modes than can be known; None elsewhere."""
     fresh: bool | Bool[Array, ""] = False
     """Whether it proposes a draw from the reference."""
+    fold: Fold | None = None
+    """The fold, where modes have copies: chains are in its domain, and jumps that would leave it are rejected."""
     name: ClassVar[str] = "jump"
     uses_gradient: ClassVar[bool] = True
 
@@ -121,6 +124,8 @@ class Jump(Kernel):
             without = target.tilted_energy(state) - target.tilted_energy(proposal)
             without += proposal.base.energy - state.base.energy
             log_ratio, back = jnp.where(self.fresh, without, log_ratio), back | self.fresh
+        if self.fold is not None:
+            back &= self.fold.inside(proposal.position)
         log_ratio = jnp.where(back & ~jnp.isnan(log_ratio), log_ratio, -jnp.inf)
         state, accepted = decide(u_accept, log_ratio, state, proposal)
         nothing = jnp.asarray(jnp.nan, state.position.dtype)

@@ -10,6 +10,7 @@ import numpy as np
 from sahmc._support.traced import TracedFunction
 from sahmc.landscape.curvature import ENERGIES_AT_ONCE, LAPLACE_DIM, energies_and_gradients, laplace_covariance
 from sahmc.landscape.descent import DESCENTS_AT_ONCE, roll_down, start_descent
+from sahmc.landscape.fold import Fold
 from sahmc.landscape.quench import quench_all
 
 BARRIER_NATS = 2.0
@@ -42,11 +43,12 @@ class BasinMap:
     """The basins found so far, which grow in number as points roll down.
 
     A basin is known by its anchors: points at the bottom of it, most often one. Straight lines without a barrier join
-    further points to the nearest anchors. A point that no line joins is the anchor of a new basin.
+    further points to the nearest anchors. A point that no line joins is the anchor of a new basin. Where modes have
+    copies, all points are in the domain of ``fold``, and copies are one basin.
     """
 
-    def __init__(self, energy_fn: TracedFunction, scale: np.ndarray, dtype: Any):
-        self.energy_fn, self.dtype = energy_fn, dtype
+    def __init__(self, energy_fn: TracedFunction, scale: np.ndarray, dtype: Any, fold: Fold | None = None):
+        self.energy_fn, self.dtype, self.fold = energy_fn, dtype, fold
         self.scale = np.asarray(scale, float)
         self.has_gradient = jax.eval_shape(energy_fn, jax.ShapeDtypeStruct((len(scale),), dtype))[1] is not None
         self.spent = 0
@@ -98,6 +100,10 @@ class BasinMap:
             position[left], label[left] = end, self._place(end, energy, at_rest)
             left = left[(label[left] < 0) & np.isfinite(energy)]
         return label
+
+    def folded(self, points: np.ndarray) -> np.ndarray:
+        """Return points (point, dim), in units of ``scale``, in the domain of ``fold`` if there is one."""
+        return points if self.fold is None else self.fold(points * self.scale) / self.scale
 
     def energies(self, points: np.ndarray) -> np.ndarray:
         """Return the energies of points (point, dim); +inf where one is not a number."""
@@ -189,6 +195,7 @@ class BasinMap:
         The lowest point comes first. A point that no line joins to an anchor may still be joined to other points of its
         basin, along a valley that bends.
         """
+        points = points if self.fold is None else self.fold(points)
         label, reach = np.full(len(points), -1), np.full(len(points), np.inf)
         left, tested = np.isfinite(energy), 0
         while left.any():

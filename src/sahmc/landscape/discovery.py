@@ -24,6 +24,8 @@ FEWEST_BATCHES = 2
 """The number of batches in a row that must bring nothing new."""
 FEWEST_ARRIVALS = 3
 """The points from elsewhere that must have come to each mode: while some were seen once, others may be unseen."""
+LEAST_NEW = 0.01
+"""The share of the mass that the modes of the last batch must have, or it does not matter that they were new."""
 NEGLIGIBLE_NATS = 12.0
 """The nats by which the mass of a mode is below the largest, from which on it does not count."""
 
@@ -44,7 +46,7 @@ class Discovery:
         self.complete = False
         """Whether it is unlikely that more would be found."""
         self.still_new = False
-        """Whether the last batch, of several, brought a mode that was not known."""
+        """Whether the last batch, of several, brought modes with more than LEAST_NEW of the mass."""
 
     def look(self, points: np.ndarray) -> None:
         """Let points (point, dim) go downhill, from wherever they are."""
@@ -67,12 +69,19 @@ class Discovery:
             label = self.basins.settle(self.tried[-1], QUENCH_STEPS)
             moved = self._count(label, centre)
             np.add.at(self.left, arm[moved], 1.0)
-            new = not np.isin(self.basins.basin[counting(self.basins)], self.basins.basin[known]).all()
-            self.still_new, idle = new and batch > 0, 0 if new else idle + 1
+            share = self._share_new(known)
+            self.still_new, idle = share > LEAST_NEW and batch > 0, 0 if share > 0 else idle + 1
             seldom = sum(number < FEWEST_ARRIVALS for number in self.arrivals.values())
             self.complete = idle >= FEWEST_BATCHES and (len(self.arrivals) < 2 or not seldom)
             if self.complete:
                 break
+
+    def _share_new(self, known: np.ndarray) -> float:
+        """Return the share of the mass, by Laplace's approximation, in modes that count and are not those ``known``."""
+        lowest, log_mass = masses(self.basins)
+        mass = np.exp(log_mass - log_mass.max(initial=-math.inf))
+        new = ~np.isin(self.basins.basin[lowest], self.basins.basin[known]) & np.isin(lowest, counting(self.basins))
+        return float(mass[new].sum() / max(mass.sum(), 1e-300))
 
     def _points(self, known: np.ndarray, centre: np.ndarray, arm: np.ndarray) -> np.ndarray:
         """Return points (point, dim) around the anchors ``centre``, or across all ``known`` ones, by their ``arm``."""

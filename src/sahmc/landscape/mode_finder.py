@@ -12,6 +12,7 @@ from sahmc._support.traced import TracedFunction
 from sahmc.landscape.basins import BARRIER_NATS, BasinMap
 from sahmc.landscape.descent import DESCENTS_AT_ONCE
 from sahmc.landscape.discovery import NEGLIGIBLE_NATS, Discovery, masses
+from sahmc.landscape.fold import Fold
 from sahmc.landscape.gaussians import sort_and_fit
 from sahmc.landscape.modes import MOST_MODES, Modes, carry_to_others, fit_modes, laplace_modes
 from sahmc.landscape.power import measure_power
@@ -81,12 +82,18 @@ class ModeFinder:
     """Draws (draw, dim) near the posterior, of whatever modes were seen, in the order in which they were made."""
     stage: np.ndarray
     """The number of the stage that made each draw."""
+    fold: Fold | None = None
+    """The fold, where modes have copies: draws are in its domain."""
 
     @classmethod
     def of(cls, energy_fn: TracedFunction, draws: np.ndarray) -> ModeFinder:
         """Return a finder that knows draws (draw, chain, dim) made at beta = 1."""
         kept = _remembered(draws)
         return cls(energy_fn, spread_within(draws), kept, np.zeros(len(kept), int))
+
+    def folded(self, fold: Fold | None) -> ModeFinder:
+        """Return a finder to which copies are the same, by a fold; itself if there is none."""
+        return self if fold is None else replace(self, draws=fold(self.draws), fold=fold)
 
     def with_draws(self, draws: np.ndarray) -> ModeFinder:
         """Return a finder that knows further draws (draw, chain, dim) of the posterior."""
@@ -146,6 +153,7 @@ class ModeFinder:
         points = self.draws[late[np.linspace(0, len(late) - 1, TRIED_JUMPS).astype(int)]]
         ends, volume = carry_to_others(modes, points, np.arange(TRIED_JUMPS))
         gain = basins.energies(points) - basins.energies(np.asarray(ends)) + np.asarray(volume, float)
+        gain = gain if self.fold is None else np.where(self.fold.inside(np.asarray(ends)), gain, -np.inf)
         return float(np.exp(np.minimum(np.where(np.isnan(gain), -np.inf, gain), 0.0)).mean())
 
     def assign(
@@ -182,6 +190,7 @@ class ModeFinder:
             label=rank[assigned.label].reshape(draws.shape[:2]),
             complete=complete,
             doubt=assigned.doubt[order],
+            copies=None if self.fold is None else np.array([self.fold.copies(x, self.scale) for x in minimum[order]]),
         ), basins.spent
 
     def _first_look(self, first: np.ndarray, known: Modes) -> tuple[BasinMap, np.ndarray]:
@@ -193,7 +202,7 @@ class ModeFinder:
         old = np.asarray(known.minimum)[: int(known.num)]
         first = rng.permutation(first)[:CHOSEN_DESCENTS]
         others = self.draws[rng.integers(len(self.draws), size=max(DESCENTS - len(first) - len(old), FEWEST_OTHERS))]
-        basins = BasinMap(self.energy_fn, self.scale, self.draws.dtype)
+        basins = BasinMap(self.energy_fn, self.scale, self.draws.dtype, self.fold)
         return basins, basins.add(np.concatenate([old, first, others]), steps=DESCENT_STEPS)[: len(old)]
 
     def _search(self, basins: BasinMap, sample: np.ndarray) -> tuple[np.ndarray, np.ndarray, bool]:

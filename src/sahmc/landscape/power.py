@@ -30,7 +30,7 @@ def measure_power(basins: BasinMap, looks: list[Look], seed: int) -> SearchPower
     The needles are put where most probes are, near the modes.
     """
     rng, pictures = np.random.default_rng(seed), Pictures.of(basins)
-    centres = pictures.draw(PLACES, True, rng)
+    centres = basins.folded(pictures.draw(PLACES, True, rng))
     base = basins.energies((centres * basins.scale).astype(basins.dtype))
     owner = pictures.owner(centres)
     needed = np.full((len(centres), len(WIDTHS)), np.inf)

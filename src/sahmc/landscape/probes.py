@@ -180,6 +180,7 @@ def look_around(basins: BasinMap, num: int, seed: int) -> list[Look]:
 
 def _look(basins: BasinMap, pictures: Pictures, points: np.ndarray) -> Look:
     """Look at points (point, dim), in units of scale, by one gradient each; the strangest go downhill."""
+    points = basins.folded(points)
     whole = (points * basins.scale).astype(basins.dtype)
     energy, grad = energies_and_gradients(basins.energy_fn, whole)
     basins.spent += len(points)

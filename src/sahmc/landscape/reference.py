@@ -15,14 +15,19 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.special import logsumexp
 
-from sahmc._support.pytree import strategy
+from sahmc._support.pytree import strategy, updated
 from sahmc._support.traced import TracedFunction
+from sahmc.landscape.fold import Fold
 from sahmc.landscape.gaussians import DENSE_DIM
 from sahmc.landscape.modes import EXACT
 from sahmc.models.energy import BaseEnergy
 
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 40, 48, 64, 96, 128)
 """The numbers of parts for which arrays have room: few, so that similar runs share compiled code."""
+SHARE_DRAWS = 2**14
+"""The number of draws that tell how much of the Gaussians is in the domain of a fold."""
+MOST_TRIES = 100
+"""The most draws that are tried for each that is to be in it."""
 
 
 @strategy
@@ -38,6 +43,10 @@ class Reference:
     """The inverse of F."""
     log_det: Float[Array, " parts"]
     """The log determinant of F."""
+    log_copies: Float[Array, ""] | float = 0.0
+    """The log of the share of the Gaussians that is in the domain of ``fold``, times the number of copies of that."""
+    fold: Fold | None = None
+    """The fold, where modes have copies: the Gaussians are then cut off where its domain ends, and copied."""
 
     @property
     def num_parts(self) -> int:
@@ -46,16 +55,19 @@ class Reference:
 
     def energy(self, position: Float[Array, " dim"]) -> Float[Array, ""]:
         """Return -log q."""
-        away = position - self.mean
+        away = (position if self.fold is None else self.fold(position)) - self.mean
         if self.inverse.ndim == 2:
             z = self.inverse * away
         else:
             z = jnp.einsum("kij,kj->ki", self.inverse, away, precision=EXACT)
         parts = self.log_weight - 0.5 * jnp.sum(z**2, axis=1) - self.log_det
-        return 0.5 * len(position) * math.log(2 * math.pi) - jax.nn.logsumexp(parts)
+        return self.log_copies + 0.5 * len(position) * math.log(2 * math.pi) - jax.nn.logsumexp(parts)
 
     def draw(self, uniform: Float[Array, ""], noise: Float[Array, " dim"]) -> Float[Array, " dim"]:
-        """Return a draw from q, made of a ``uniform`` number and of ``noise`` ~ N(0, I)."""
+        """Return a draw from the Gaussians, made of a ``uniform`` number and of ``noise`` ~ N(0, I).
+
+        It is one from q unless it is outside the domain of ``fold``.
+        """
         up_to = jnp.cumsum(jnp.exp(self.log_weight))
         k = jnp.minimum(jnp.sum(up_to < uniform * up_to[-1]), len(up_to) - 1)
         factor = self.factor[k]
@@ -63,10 +75,15 @@ class Reference:
         return self.mean[k] + z
 
     def draws(self, num: int, seed: int) -> np.ndarray:
-        """Return ``num`` draws from q, (draw, dim)."""
+        """Return ``num`` draws from q, (draw, dim), all of them in the domain of ``fold``."""
         weight = np.exp(np.asarray(self.log_weight, float))
-        which = np.random.default_rng(seed).choice(len(weight), num, p=weight / weight.sum())
-        return self.draws_of(which, seed + 1)
+        times = 1 if self.fold is None else int(np.clip(2 / max(self._share_inside(), 1e-3), 2, MOST_TRIES))
+        which = np.random.default_rng(seed).choice(len(weight), num * times, p=weight / weight.sum())
+        points = self.draws_of(which, seed + 1)
+        if self.fold is None:
+            return points
+        inside = points[self.fold.inside(points)]
+        return np.resize(inside, (num, points.shape[1])) if len(inside) else self.fold(points[:num])
 
     def draws_of(self, which: np.ndarray, seed: int) -> np.ndarray:
         """Return a draw from each of the Gaussians ``which`` (draw,), as (draw, dim)."""
@@ -78,7 +95,9 @@ class Reference:
     def energies(self, points: np.ndarray) -> np.ndarray:
         """Return -log q of points (..., dim), as ``energy`` does, on the host."""
         flat = points.reshape(-1, points.shape[-1])
-        return -np.asarray(logsumexp(self.log_parts(flat), axis=0)).reshape(points.shape[:-1])
+        flat = flat if self.fold is None else self.fold(flat)
+        energy = float(self.log_copies) - np.asarray(logsumexp(self.log_parts(flat), axis=0))
+        return energy.reshape(points.shape[:-1])
 
     def log_parts(self, points: np.ndarray) -> np.ndarray:
         """Return the log of the share that each Gaussian has of q at points (point, dim), as (part, point)."""
@@ -88,6 +107,21 @@ class Reference:
             z = away * inverse if inverse.ndim == 1 else away @ inverse.T
             parts[k] += float(self.log_weight[k]) - 0.5 * (z**2).sum(axis=1) - float(self.log_det[k])
         return parts
+
+    def folded(self, fold: Fold | None) -> Reference:
+        """Return q with copies by the group of a fold, cut off where its domain ends; itself if there is none."""
+        if fold is None:
+            return self
+        cut = updated(self, fold=fold)
+        log_copies = fold.group.log_order + math.log(max(cut._share_inside(), 1 / SHARE_DRAWS))
+        return updated(cut, log_copies=jnp.asarray(log_copies, self.mean.dtype))
+
+    def _share_inside(self) -> float:
+        """Return the share of the Gaussians that is in the domain of ``fold``."""
+        assert self.fold is not None
+        weight = np.exp(np.asarray(self.log_weight, float))
+        which = np.random.default_rng(0).choice(len(weight), SHARE_DRAWS, p=weight / weight.sum())
+        return float(self.fold.inside(self.draws_of(which, 1)).mean())
 
 
 def around_all(draws: np.ndarray, inflation: float, dtype: Any) -> Reference:
@@ -112,7 +146,8 @@ def mixture_of(weight: np.ndarray, mean: np.ndarray, factor: np.ndarray, dtype: 
     order = np.where(np.arange(size) < len(weight), np.arange(size), 0)
     log_weight = np.where(np.arange(size) < len(weight), np.log(weight / weight.sum())[order], -np.inf)
     arrays = (log_weight, mean[order], factor[order], inverse[order], log_det[order])
-    return Reference(*(jnp.asarray(array, dtype) for array in arrays))
+    parts: Any = (jnp.asarray(array, dtype) for array in arrays)
+    return Reference(*parts)
 
 
 @strategy

@@ -13,6 +13,7 @@ import numpy as np
 from sahmc._support.types import Position, PositionFn
 from sahmc._support.validate import require, require_library
 from sahmc.models.model import Labels, Model
+from sahmc.models.simplex import log_pin, log_volume, logits_of
 
 RADIUS = 2.0
 """The distance from 0 within which chains start uniformly, in every unconstrained coordinate, as NumPyro's do."""
@@ -37,7 +38,9 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
     setup = initialize_model(
         jax.random.key(0), model, model_args=args, model_kwargs=kwargs, dynamic_args=False, validate_grad=False
     )
-    example = setup.param_info.z
+    simplexes = [name for name, site in latent.items() if _is_simplex(site)]
+    example = {**setup.param_info.z, **{name: logits_of(sites[name]["value"]) for name in simplexes}}
+    given = partial(_substituted, seeded, simplexes)
 
     def start(rng_key: Any) -> Any:
         leaves, tree = jax.tree.flatten(example)
@@ -52,20 +55,22 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
             words for words, names in ((f"no {missing}", missing), (f"an unknown {stray}", stray)) if names
         )
         require(not given, f"initvals must have a value for each of {known}", given, "add or drop what is named")
-        return unconstrain_fn(seeded, args, kwargs, {k: jax.numpy.asarray(v) for k, v in variables.items()})
+        arrays = {k: jax.numpy.asarray(v) for k, v in variables.items()}
+        logits = {name: logits_of(arrays[name]) for name in simplexes}
+        return {**unconstrain_fn(seeded, args, kwargs, arrays), **logits}
 
-    parts: dict[str, Any] = {"log_density": lambda z: -setup.potential_fn(z)}
+    parts: dict[str, Any] = {"log_density": partial(_whole, given, args, kwargs, enumerated)}
     if not enumerated and not any(_is_improper(site["fn"]) for site in latent.values()):
         parts = {
-            "log_likelihood": partial(_part, seeded, args, kwargs, True),
-            "log_prior": partial(_part, seeded, args, kwargs, False),
+            "log_likelihood": partial(_part, given, args, kwargs, True),
+            "log_prior": partial(_part, given, args, kwargs, False),
         }
     if not masked:
         parts = {name: _without_masks(part) for name, part in parts.items()}
     return Model(
         **parts,
         start=start,
-        constrain=setup.postprocess_fn,
+        constrain=partial(_constrain, setup.postprocess_fn, seeded, args, kwargs, simplexes),
         unconstrain=unconstrain,
         labels=_labels(sites, example),
         prior_normalised="log_prior" in parts and all(map(_is_whole, latent.values())),
@@ -210,16 +215,61 @@ def _is_whole(site: Mapping[str, Any]) -> bool:
     return site["scale"] is None and not any(isinstance(d, dist.MaskedDistribution) for d in _layers(site["fn"]))
 
 
-def _part(model: Any, args: Any, kwargs: Any, observed: bool, position: Position) -> Any:
+def _is_simplex(site: Mapping[str, Any]) -> bool:
+    """Tell whether the values of a latent site are simplexes, whose parts are then logits in the position."""
+    from numpyro.distributions import constraints
+
+    support = site["fn"].support
+    return support is constraints.simplex and "_scan_current_index" not in site["infer"]
+
+
+def _substituted(model: Any, simplexes: list[str], position: Position) -> Any:
+    """Return the model at a position, Jacobians of the transforms among its sites; ``simplexes`` are sites by name."""
+    import numpyro
+    from numpyro import handlers
+    from numpyro.infer.util import _unconstrain_reparam
+
+    def value(site: Any) -> Any:
+        name = site["name"]
+        if name not in simplexes or site["type"] != "sample":
+            return _unconstrain_reparam(position, site)
+        numpyro.factor(f"_{name}_log_det", log_volume(position[name]) + log_pin(position[name]))
+        return jax.nn.softmax(position[name], axis=-1)
+
+    return handlers.substitute(model, substitute_fn=value)
+
+
+def _constrain(plain: Any, model: Any, args: Any, kwargs: Any, simplexes: list[str], position: Position) -> Any:
+    """Return the latent sites and the deterministics at a position; ``plain`` does it where there is no simplex."""
+    if not simplexes:
+        return plain(position)
+    from numpyro import handlers
+    from numpyro.infer.util import constrain_fn
+
+    known = {name: jax.nn.softmax(position[name], axis=-1) for name in simplexes}
+    rest = {name: value for name, value in position.items() if name not in known}
+    found = constrain_fn(handlers.substitute(model, data=known), args, kwargs, rest, return_deterministic=True)
+    return {**{name: known.get(name, found.get(name)) for name in position}, **found}
+
+
+def _whole(given: Any, args: Any, kwargs: Any, enumerated: bool, position: Position) -> Any:
+    """Return the log density at a position, discrete sites summed out where they are ``enumerated``."""
+    if enumerated:
+        from numpyro.contrib.funsor import log_density
+    else:
+        from numpyro.infer.util import log_density
+    return log_density(given(position), args, kwargs, {})[0]
+
+
+def _part(given: Any, args: Any, kwargs: Any, observed: bool, position: Position) -> Any:
     """Return the log likelihood if ``observed``, else the log prior, Jacobians of the transforms included.
 
-    ``args`` and ``kwargs`` are the arguments of the model, and ``position`` holds its unconstrained latent values.
+    ``args`` and ``kwargs`` are the arguments of the model, and ``position`` holds its unconstrained latent values;
+    ``given`` returns the model at these.
     """
-    from numpyro import handlers
-    from numpyro.infer.util import _unconstrain_reparam, compute_log_probs
+    from numpyro.infer.util import compute_log_probs
 
-    given = handlers.substitute(model, substitute_fn=partial(_unconstrain_reparam, position))
-    terms, sites = compute_log_probs(given, args, kwargs, {}, True)
+    terms, sites = compute_log_probs(given(position), args, kwargs, {}, True)
     jacobians = {f"_{name}_log_det" for name in position}
     chosen = [term for name, term in terms.items() if observed == _is_data(name, sites[name], jacobians)]
     return sum(chosen, jax.numpy.zeros((), jax.tree.leaves(position)[0].dtype))

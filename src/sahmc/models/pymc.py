@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -13,6 +14,7 @@ import numpy as np
 
 from sahmc._support.validate import require, require_library
 from sahmc.models.model import Labels, Model
+from sahmc.models.simplex import log_pin
 
 JITTER = 1.0
 """The distance from PyMC's initial point within which chains start uniformly, in every unconstrained coordinate."""
@@ -38,8 +40,10 @@ def from_pymc(model: Any) -> Model:
     require(model.free_RVs, "a model must have something to sample", "no free variable", "observe less data")
     names = [variable.name for variable in model.value_vars]
 
+    simplexes = _simplexes(model)
+
     def as_position(point: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: jnp.asarray(point[name], jnp.result_type(float)) for name in names}
+        return {name: _lifted(jnp.asarray(point[name], float), name in simplexes) for name in names}
 
     initial = as_position(model.initial_point(0))
 
@@ -57,10 +61,13 @@ def from_pymc(model: Any) -> Model:
     parts: dict[str, Callable[[Any], Any]]
     if improper:
         whole = jaxified([model.logp()])
-        parts = {"log_density": lambda position: whole(position)[0]}
+        parts = {"log_density": lambda position: whole(position)[0] + _pins(position, simplexes)}
     else:
         prior, data = jaxified([model.varlogp]), jaxified([model.observedlogp + model.potentiallogp])
-        parts = {"log_prior": lambda position: prior(position)[0], "log_likelihood": lambda position: data(position)[0]}
+        parts = {
+            "log_prior": lambda position: prior(position)[0] + _pins(position, simplexes),
+            "log_likelihood": lambda position: data(position)[0],
+        }
     return Model(
         **parts,
         start=start,
@@ -91,7 +98,34 @@ def _jaxified(get_jaxified_graph: Any, model: Any, outputs: Any) -> Callable[[An
             f"every operation of a model must be one that PyTensor can hand to JAX; got one that it cannot: {error}. "
             "To fix it, write it with other operations, or register it with pytensor.link.jax.dispatch.jax_funcify."
         ) from error
-    return lambda position: graph(*(position[variable.name] for variable in model.value_vars))
+    simplexes = _simplexes(model)
+    names = [variable.name for variable in model.value_vars]
+    return lambda position: graph(*(_lowered(position[name], name in simplexes) for name in names))
+
+
+def _simplexes(model: Any) -> set[str]:
+    """Return the names of value variables of simplexes, of which the position holds a logit for each part."""
+    transforms = model.rvs_to_transforms.items()
+    return {model.rvs_to_values[rv].name for rv, how in transforms if type(how).__name__ == "SimplexTransform"}
+
+
+def _lifted(value: Any, simplex: bool) -> Any:
+    """Return a value variable as the position holds it: of a simplex PyMC leaves the last logit out, of sum 0."""
+    return jnp.concatenate([value, -value.sum(axis=-1, keepdims=True)], axis=-1) if simplex else value
+
+
+def _lowered(value: Any, simplex: bool) -> Any:
+    """Return a part of a position as the value variable that PyMC wants."""
+    return value[..., :-1] - value.mean(axis=-1, keepdims=True) if simplex else value
+
+
+def _pins(position: Mapping[str, Any], simplexes: set[str]) -> Any:
+    """Return the log density of the sums of logits, and the log of how volume changes from these to PyMC's."""
+    total = 0.0
+    for name in sorted(simplexes):
+        logits = position[name]
+        total += log_pin(logits) - 0.5 * math.prod(logits.shape[:-1]) * math.log(logits.shape[-1])
+    return total
 
 
 def _graphs() -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -16,6 +16,7 @@ from sahmc._support.types import Unravel
 from sahmc._support.validate import require_seed
 from sahmc.models.convert import as_model
 from sahmc.models.energy import trace_energy
+from sahmc.models.model import Model
 from sahmc.models.positions import flatten, named
 from sahmc.models.starts import starting_positions
 from sahmc.models.symmetry import Axes, Flip, Ids, Permute, SignedMap, Symmetry
@@ -26,19 +27,18 @@ ROUNDING = 1e3
 """The largest change of the energy that counts as none, in units of the rounding of the energies themselves."""
 MOST_CHOICES = 4096
 """The largest number of ways to choose arrays and axes that are tried, fewest arrays first."""
-POINTS_AT_ONCE = 1024
+POINTS_AT_ONCE = 64
 """The number of points whose energies are computed at once."""
+QUICK_POINTS, QUICK = 2, 1e-3
+"""The number of points at which a map is looked at quickly, and the share of the energy by which it may then change."""
 
 
-def search_symmetries(
-    energy_fn: TracedFunction, starts: np.ndarray, unravel: Unravel, seed: int
-) -> tuple[Symmetry, ...]:
-    """Return the symmetries of an energy; ``starts`` are flat positions (start, dim) around which it is looked at."""
-    places = jnp.arange(starts.shape[1], dtype=starts.dtype)
-    ids = {name: np.asarray(leaf).astype(int) for name, leaf in named(unravel(places)).items()}
-    rng = np.random.default_rng(seed)
-    centre = starts[np.arange(POINTS) % len(starts)]
-    trial = Trial(energy_fn, (centre + SPREAD * rng.normal(size=centre.shape)).astype(starts.dtype))
+Energies = Callable[[np.ndarray], np.ndarray]
+"""A function from points (point, dim) to their energies and the prior's share, (point, 2)."""
+
+
+def search_symmetries(trial: Trial, ids: Ids) -> tuple[Symmetry, ...]:
+    """Return the symmetries of positions whose arrays ``ids`` hold the place of each number."""
     lengths = sorted({size for part in ids.values() for size in part.shape if size > 1})
     found: list[Symmetry] = []
     for length in lengths:
@@ -51,30 +51,53 @@ def search_symmetries(
 
 
 class Trial:
-    """The points at which maps are tried, and the energies there."""
+    """The points at which maps are tried, in 64 bits; a symmetry that is almost there must be told from one that is.
 
-    def __init__(self, energy_fn: TracedFunction, points: np.ndarray):
-        self.energy_fn, self.points = energy_fn, points
-        self.energy = self._energies(points)
-        """The energies at the points, and the prior's share, (point, 2)."""
+    ``starts`` are flat positions (start, dim) around which the model is looked at; ``unravel`` gives them the user's
+    structure. ``quick`` computes energies that may be wrong in the fourth digit: what they rule out is not tried.
+    """
+
+    def __init__(self, model: Model, starts: np.ndarray, unravel: Unravel, seed: int, quick: Energies | None = None):
+        centre = starts[np.arange(POINTS) % len(starts)]
+        self.points = centre + SPREAD * np.random.default_rng(seed).normal(size=centre.shape)
+        self.model, self.quick, self._energy = model, quick, np.zeros(0)
+        self.position = jax.tree.map(lambda x: np.asarray(x, float), unravel(starts[0]))
+
+    def possible(self, maps: Sequence[SignedMap]) -> np.ndarray:
+        """Tell which of some maps may leave the energy as it is, by a quick look."""
+        if self.quick is None:
+            return np.full(len(maps), True)
+        points = self.points[:QUICK_POINTS]
+        images = np.concatenate([points, *(each(points) for each in maps)])
+        energy = self.quick(images).reshape(len(maps) + 1, len(points), 2)
+        return _alike(energy[1:], energy[0], QUICK) | ~np.isfinite(energy[0]).all()
 
     def holds(self, maps: Sequence[SignedMap]) -> np.ndarray:
         """Tell which of some maps leave likelihood and prior as they are at all points where these are finite."""
-        images = np.concatenate([each(self.points) for each in maps]).astype(self.points.dtype)
-        after = self._energies(images).reshape(len(maps), *self.energy.shape)
-        fine = np.isfinite(self.energy).all(axis=1)
-        with np.errstate(invalid="ignore"):
-            off = np.abs(after - self.energy)[:, fine]
-        allowed = ROUNDING * np.finfo(self.points.dtype).eps * (1 + np.abs(self.energy[fine]))
-        return (off <= allowed).all(axis=(1, 2)) & bool(fine.any())
+        if not self._energy.size:
+            self._energy = self._energies(self.points)
+        images = np.concatenate([each(self.points) for each in maps])
+        after = self._energies(images).reshape(len(maps), *self._energy.shape)
+        fine = np.isfinite(self._energy).all(axis=1)
+        same = _alike(after[:, fine], self._energy[fine], ROUNDING * float(np.finfo(float).eps))
+        return same & bool(fine.any())
 
     def _energies(self, points: np.ndarray) -> np.ndarray:
         parts = []
-        for i in range(0, len(points), POINTS_AT_ONCE):
-            block = points[i : i + POINTS_AT_ONCE]
-            padded = np.concatenate([block, np.repeat(block[:1], -len(block) % POINTS, axis=0)])
-            parts.append(np.asarray(_both(self.energy_fn, padded), float)[: len(block)])
+        with jax.enable_x64(True):
+            example, unravel = flatten(self.position, "the start")
+            energy_fn = trace_energy(self.model, unravel, example, False)
+            for i in range(0, len(points), POINTS_AT_ONCE):
+                block = points[i : i + POINTS_AT_ONCE]
+                padded = np.concatenate([block, np.repeat(block[:1], POINTS_AT_ONCE - len(block), axis=0)])
+                parts.append(np.asarray(_both(energy_fn, padded), float)[: len(block)])
         return np.concatenate(parts)
+
+
+def _alike(after: np.ndarray, before: np.ndarray, rounding: float) -> np.ndarray:
+    """Tell of which maps the energies ``after`` (map, point, 2) are those ``before`` (point, 2), to ``rounding``."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray((np.abs(after - before) <= rounding * (1 + np.abs(before))).all(axis=(1, 2)))
 
 
 @compiled
@@ -100,9 +123,11 @@ def _minimal(trial: Trial, ids: Ids, candidates: Sequence[Symmetry]) -> list[Sym
     """Return those candidates that hold, but not those that are made of smaller ones."""
     if not candidates:
         return []
-    first = trial.holds([one.generators(ids)[0] for one in candidates])
+    maps = [one.generators(ids)[0] for one in candidates]
+    likely = np.flatnonzero(trial.possible(maps))
+    likely = likely[trial.holds([maps[k] for k in likely])] if len(likely) else likely
     found: list[Symmetry] = []
-    for one in (candidate for candidate, holds in zip(candidates, first, strict=True) if holds):
+    for one in (candidates[int(k)] for k in likely):
         known = {pair for other in found if set(other.pairs) <= set(one.pairs) for pair in other.pairs}
         if known != set(one.pairs) and trial.holds(one.generators(ids)).all():
             found.append(one)
@@ -145,8 +170,11 @@ def find_symmetries(
     made = as_model(model, model_args, model_kwargs)
     chains = len(initvals) if isinstance(initvals, list) else POINTS
     starts, unravel = starting_positions(made, initvals, chains, jax.random.key(random_seed))
-    position = jax.tree.map(np.asarray, unravel(starts[0]))
-    with jax.enable_x64(True):  # a symmetry that is almost there must be told from one that is
-        example, double = flatten(jax.tree.map(lambda x: np.asarray(x, float), position), "the start")
-        energy_fn = trace_energy(made, double, example, False)
-        return search_symmetries(energy_fn, np.asarray(starts, float), double, random_seed)
+    trial = Trial(made, np.asarray(starts), unravel, random_seed)
+    return search_symmetries(trial, places(unravel, starts[0]))
+
+
+def places(unravel: Unravel, example: Any) -> Ids:
+    """Return the arrays that ``unravel`` makes of a flat position like ``example``, with the place of each number."""
+    whole = unravel(jnp.arange(len(example), dtype=example.dtype))
+    return {name: np.asarray(leaf).astype(int) for name, leaf in named(whole).items()}

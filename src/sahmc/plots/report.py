@@ -55,7 +55,7 @@ def page(result: Result) -> str:
         _verdict(summary.verdict, result.findings),
         "<h2>Summary</h2><p class='line'>Posterior, by weight. <code>ess</code> and <code>r_hat</code> count weights "
         f"and autocorrelation.</p><div class='wide'>{summary.table(200).to_html()}</div>"
-        f"<p>{html.escape(summary.evidence)}</p><p>{html.escape(summary.search)}</p>",
+        + "".join(f"<p>{html.escape(note)}</p>" for note in summary.notes),
         _modes(result),
         "<h2>Plots</h2>" + _image(plot_overview(result), "Six plots of the run"),
         _pairs(result),

@@ -12,7 +12,9 @@ import numpy as np
 from sahmc._support.frozen import thawed
 from sahmc._support.validate import require
 from sahmc.models.positions import named
+from sahmc.models.relabel import relabel
 from sahmc.results.records import DrawRecord, Rejuvenated, RunRecord
+from sahmc.results.relabelling import known_symmetries
 from sahmc.tilt.partition import TemperatureLadder
 
 if TYPE_CHECKING:
@@ -82,6 +84,22 @@ def to_datatree(
     tree["sahmc"] = xr.DataTree(xr.Dataset(_learnt(record)))
     tree.attrs.update(_attributes(record))
     tree["posterior"].attrs.update(_attributes(record))
+    return tree
+
+
+def add_relabelled(tree: xr.DataTree, record: RunRecord) -> xr.DataTree:
+    """Return a tree with one more group, its posterior relabelled, if modes have copies."""
+    import xarray as xr
+
+    symmetries = known_symmetries(record)
+    if not symmetries:
+        return tree
+    lp = np.asarray(tree["sample_stats"]["lp"])
+    posterior = tree["posterior"].to_dataset()
+    values = {name: np.asarray(posterior[name.replace("/", ".")]) for name in named(record.draws.values)}
+    moved = relabel(values, lp, np.ones(lp.shape), symmetries)
+    again = posterior.assign({k.replace("/", "."): (posterior[k.replace("/", ".")].dims, moved[k]) for k in values})
+    tree["relabelled_posterior"] = xr.DataTree(again)
     return tree
 
 
@@ -172,6 +190,8 @@ def _learnt(record: RunRecord) -> Variables:
         found["mode_complete"] = ((), np.asarray(modes.complete))
         if modes.doubt is not None:
             found["mode_doubt"] = (("mode",), modes.doubt)
+        if modes.copies is not None:
+            found["mode_copies"] = (("mode",), modes.copies)
     return found
 
 

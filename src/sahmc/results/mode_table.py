@@ -11,6 +11,7 @@ import numpy as np
 from sahmc._support.tables import Table, number
 from sahmc.models.positions import labels
 from sahmc.results.records import ModeAssignment, RunRecord
+from sahmc.results.relabelling import relabelled
 from sahmc.tilt.importance import BLOCK_BYTES, weighted_mean
 
 SHOWN_COORDINATES = 6
@@ -39,6 +40,8 @@ class Mode(NamedTuple):
 
     It is -1 in the last row, the rest, of draws that belong to no mode; there is none if they hold hardly any mass.
     """
+    copies: int = 1
+    """The number of copies of it, itself among them, that symmetries make. All the other numbers are of all of them."""
 
     @property
     def name(self) -> str:
@@ -55,12 +58,14 @@ class ModeTable(tuple[Mode, ...]):
     __slots__ = ()
 
     def _table(self) -> Table:
-        names, rows = ["mass", "±", "energy", "chains", "mean"], []
+        copied = any(mode.copies > 1 for mode in self)
+        names, rows = ["mass", "±", "energy", "chains", *(["copies"] if copied else []), "mean"], []
         for mode in self:
             place = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(mode.mean)])
             more = ", …" if len(place) > SHOWN_COORDINATES else ""
             where = "(" + ", ".join(number(x) for x in place[:SHOWN_COORDINATES]) + more + ")"
-            rows.append([f"{mode.mass:.4f}", f"{mode.mcse:.4f}", f"{mode.energy:.2f}", str(mode.chains), where])
+            numbers = [f"{mode.mass:.4f}", f"{mode.mcse:.4f}", f"{mode.energy:.2f}", str(mode.chains)]
+            rows.append([*numbers, *([f"{mode.copies:,}"] if copied else []), where])
         return Table("", names, [mode.name for mode in self], rows)
 
     def __str__(self) -> str:
@@ -80,7 +85,7 @@ class ModeTable(tuple[Mode, ...]):
 
         rows = []
         for mode in self:
-            row: dict[str, Any] = {k: getattr(mode, k) for k in ("label", "mass", "mcse", "energy", "chains")}
+            row: dict[str, Any] = {k: getattr(mode, k) for k in ("label", "mass", "mcse", "energy", "chains", "copies")}
             values = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(mode.mean)])
             row.update(zip(labels(mode.mean), map(float, values), strict=True))
             rows.append(row)
@@ -95,7 +100,7 @@ def mode_table(record: RunRecord, assigned: ModeAssignment) -> ModeTable:
     weight, num = record.weight, len(assigned.energy)
     label = np.where(assigned.label < 0, num, assigned.label)
     mass = np.bincount(label.ravel(), weight.ravel(), num + 1)
-    moments = [_moments(leaf, label, weight, num + 1) for leaf in record.draws.leaves]
+    moments = [_moments(leaf, label, weight, num + 1) for leaf in jax.tree.leaves(relabelled(record))]
     cold = record.cold
     strayed = int((cold & (label == num)).any(axis=1).sum())
     chains = np.append(assigned.chains(cold), strayed)
@@ -106,7 +111,8 @@ def mode_table(record: RunRecord, assigned: ModeAssignment) -> ModeTable:
         parts = ([moment[i][k] for moment in moments] for i in range(2))
         mean, sd = (jax.tree.unflatten(record.draws.structure, part) for part in parts)
         error = float(np.hypot(weighted_mean((label == k).astype(float), weight).mcse, doubt[k]))
-        return Mode(float(mass[k]), error, mean, sd, float(energy[k]), int(chains[k]), k if k < num else -1)
+        copies = 1 if assigned.copies is None or k == num else int(assigned.copies[k])
+        return Mode(float(mass[k]), error, mean, sd, float(energy[k]), int(chains[k]), k if k < num else -1, copies)
 
     shown = np.flatnonzero(mass[:num] > SHOWN_MASS).max(initial=-1) + 1
     return ModeTable(one(k) for k in [*range(shown), *([num] if mass[num] > SHOWN_REST else [])])

@@ -139,6 +139,8 @@ class ModeAssignment(NamedTuple):
     """Whether the search ended because no new modes turned up; there may be more of them if not."""
     doubt: np.ndarray | None = None
     """The mass that may have been counted for each mode, or not, by mistake; None if it is not known."""
+    copies: np.ndarray | None = None
+    """The number of copies of each mode, itself among them, that symmetries make; None where there are none."""
 
     def mass(self, weight: np.ndarray) -> np.ndarray:
         """Return the posterior probability of each mode, from the weights of the draws."""

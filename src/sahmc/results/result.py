@@ -14,10 +14,12 @@ from sahmc._support.frozen import thawed
 from sahmc._support.types import PositionFn
 from sahmc._support.validate import require, require_count, require_mapping, require_seed
 from sahmc.models.model import Labels
-from sahmc.results import evidence, expectations, files, ladder, relabel, search
-from sahmc.results.datatree import to_datatree, to_inferencedata
+from sahmc.models.symmetry import Symmetry
+from sahmc.results import evidence, expectations, files, ladder, search
+from sahmc.results.datatree import add_relabelled, to_datatree, to_inferencedata
 from sahmc.results.mode_table import ModeTable, mode_table
 from sahmc.results.records import DrawRecord, Finding, ModeAssignment, Rejuvenated, RunRecord, ThetaTrace
+from sahmc.results.relabelling import known_symmetries, relabelled
 from sahmc.results.summary import Summary, summarise
 from sahmc.results.warmup_record import WarmupRecord
 from sahmc.tilt.importance import Expectation, kish_efficiency, resample_rows
@@ -302,28 +304,34 @@ class Result:
     def modes(self) -> ModeTable:
         """Return the modes of the posterior, heaviest first, found without being told how many.
 
-        The table holds the mass of each, its place, and how many chains saw it. Where the run did not look for modes,
-        they are looked for now.
+        The table holds the mass of each, its place, and how many chains saw it. Copies that a symmetry makes are one
+        mode; the table tells how many there are. Where the run did not look for modes, they are looked for now.
         """
         assigned = self.record.modes
         if assigned is None:
             assigned = self._alive("modes() of a run that did not look for modes").assign_modes(self.record.draws)
         return mode_table(self.record, assigned)
 
-    def relabel(self, symmetries: Any) -> Any:
+    @property
+    def symmetries(self) -> tuple[Symmetry, ...]:
+        """The symmetries of the variables that the run has found, or was given."""
+        return tuple(known_symmetries(self.record))
+
+    def relabel(self, symmetries: Any = None) -> Any:
         """Return the draws, each carried to the copy of its mode that others are in, in the structure of ``draws``.
 
-        ``symmetries`` is a list of ``Permute`` and ``Flip``: what ``find_symmetries`` found, or what you know of the
-        model. Component 1 of a mixture, say, is then the same thing throughout. Weights stay as they are.
+        ``symmetries`` is a list of ``Permute`` and ``Flip``; if None, the default, those that the run knows.
+        Component 1 of a mixture, say, is then the same thing throughout. Weights stay as they are.
         """
-        return relabel.relabel(self.draws, self.log_density, self.weight, symmetries)
+        return relabelled(self.record, symmetries)
 
     def summary(self, fn: PositionFn | None = None, prob: float = 0.94) -> Summary:
         """Return a table of every quantity, and the findings in words: print it, or take ``to_dataframe()``.
 
         Its columns are mean, standard deviation and highest-density interval of probability ``prob`` of the posterior,
         Monte Carlo standard error, effective sample size, and R-hat (ArviZ's, of equal-weight draws, each row from one
-        chain). The quantities are the coordinates of the position, or what ``fn`` of it returns.
+        chain). The quantities are the coordinates of the position, relabelled if modes have copies, or what ``fn`` of
+        it returns.
         """
         return summarise(self.record, fn, prob)
 
@@ -344,6 +352,8 @@ class Result:
             do; ``seed`` is for both.
         ``weighted_posterior``, ``weighted_sample_stats``
             The draws as they were made, of the tilted density, with ``log_weight``, ``region`` and ``energy``.
+        ``relabelled_posterior``
+            The draws of ``posterior`` as ``relabel`` gives them, where modes have copies.
         ``sahmc``
             theta, visits and desired frequencies of each region, its energies or inverse temperatures, theta's trace.
         ``warmup_posterior``, ``warmup_sample_stats``
@@ -360,7 +370,7 @@ class Result:
         index = resample_rows(self.weight, seed)
         flat = tuple(part.ravel() for part in index)
         moved = self._alive("rejuvenate").rejuvenate(flat, rejuvenate, seed) if rejuvenate else None
-        return to_datatree(self.record, index, moved, coords or {}, dims or {})
+        return add_relabelled(to_datatree(self.record, index, moved, coords or {}, dims or {}), self.record)
 
     def to_inferencedata(
         self,

@@ -16,6 +16,7 @@ from sahmc.models.positions import labels, named
 from sahmc.results.evidence import evidence_in_words
 from sahmc.results.expectations import resample_index, values
 from sahmc.results.records import Finding, RunRecord
+from sahmc.results.relabelling import relabelled, symmetries_in_words
 from sahmc.results.search import search_in_words
 from sahmc.tilt.importance import by_columns, rank_rhat, resample_rows, weighted_ess, weighted_mean, weighted_variance
 
@@ -41,6 +42,8 @@ class Summary:
     """A line on the log evidence; nothing where it cannot be known."""
     search: str = ""
     """A line on what the search for modes would have found; nothing where there was none."""
+    symmetries: str = ""
+    """A line on the symmetries by which modes have copies; nothing where there are none."""
 
     def to_dataframe(self) -> Any:
         """Return a pandas DataFrame with a row for each quantity."""
@@ -73,11 +76,16 @@ class Summary:
             return f"Do not trust this run: {errors} error{'s' * (errors > 1)}."
         return f"{len(self.findings)} warning{'s' * (len(self.findings) > 1)}." if self.findings else "No findings."
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The lines on symmetries, evidence and search, some of them empty."""
+        return self.symmetries, self.evidence, self.search
+
     def __str__(self) -> str:
         more = len(self.names) - SHOWN_ROWS
         rest = [f"... and {more} more rows, in to_dataframe()"] if more > 0 else []
         lines = [f"{f.severity}: {f.sentence}\n    {f.advice} [{f.code}]" for f in self.findings]
-        notes = [note for note in (self.evidence, self.search) if note]
+        notes = [note for note in self.notes if note]
         notes = ["", *notes] if notes else []
         return "\n".join([self.headline, "", str(self.table()), *rest, *notes, "", self.verdict, *lines])
 
@@ -91,9 +99,10 @@ class Summary:
         more = len(self.names) - SHOWN_ROWS
         rest = f"<p>… and {more} more rows, in <code>to_dataframe()</code></p>" if more > 0 else ""
         return (
-            f"<p>{html.escape(self.headline)}</p>{self.table().to_html()}{rest}<p>{html.escape(self.evidence)}</p>"
-            f"<p>{html.escape(self.search)}</p>"
-            f"<p><b>{html.escape(self.verdict)}</b></p>" + (f"<ul>{items}</ul>" if items else "")
+            f"<p>{html.escape(self.headline)}</p>{self.table().to_html()}{rest}"
+            + "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
+            + f"<p><b>{html.escape(self.verdict)}</b></p>"
+            + (f"<ul>{items}</ul>" if items else "")
         )
 
 
@@ -124,7 +133,7 @@ def summarise(record: RunRecord, fn: PositionFn | None, prob: float) -> Summary:
 
     names: list[str] = []
     parts: list[tuple[np.ndarray, ...]] = []
-    for name, leaf in named(values(record, fn)).items():
+    for name, leaf in named(relabelled(record) if fn is None else values(record, fn)).items():
         names += labels({name: leaf}, lead=2)
         mean, sd, error, ess, rhat = by_columns(measure, leaf)
         drawn = np.asarray(leaf[index], float)
@@ -138,7 +147,13 @@ def summarise(record: RunRecord, fn: PositionFn | None, prob: float) -> Summary:
         )
     )
     return Summary(
-        headline(record), names, columns, record.findings, evidence_in_words(record), search_in_words(record)
+        headline(record),
+        names,
+        columns,
+        record.findings,
+        evidence_in_words(record),
+        search_in_words(record),
+        symmetries_in_words(record) if fn is None else "",
     )
 
 

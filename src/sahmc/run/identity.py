@@ -33,6 +33,7 @@ HASHED = {
     "data": "the data in the log density",
     "values": "the values of the log density or its gradient",
     "keep": "the function keep",
+    "symmetries": "the symmetries",
 }
 """What is compared by checksums, in words."""
 SETTINGS = ("jax_enable_x64", "jax_default_prng_impl", "jax_threefry_partitionable", "jax_default_matmul_precision")
@@ -55,6 +56,7 @@ def identity(ready: Prepared, seed: Any, kept: TracedFunction | None, save_warmu
         "data": ready.energy_fn.constants(),
         "values": _values(ready),
         "keep": None if kept is None else (kept.steps, kept.constants()),
+        "symmetries": None if plan.symmetries is None else str(plan.symmetries.each),
     }
     return {
         **{name: getattr(plan, name) for name in PLAIN},

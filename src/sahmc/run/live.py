@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from sahmc._support.compiled import compiled
 from sahmc.kernels.base import Kernel
-from sahmc.kernels.jump import Jump
+from sahmc.kernels.symmetric import plain
 from sahmc.landscape.mode_finder import ModeFinder, lowest_draws, posterior_draws, spread_within
 from sahmc.landscape.modes import Modes
 from sahmc.models.positions import Unpacker, split
@@ -49,10 +49,14 @@ class Live:
         """Whether whole positions were kept."""
         return self.positions is not None
 
-    def structured_positions(self) -> Any:
-        """Return the positions in the structure of the start, arrays (chain, draw, ...)."""
+    def folded_positions(self) -> np.ndarray:
+        """Return the positions as vectors, (chain, draw, dim), no two of them copies if modes have any."""
         assert self.positions is not None
-        return split(self.positions, self.unpack.unravel)
+        return self.positions if self.finder.fold is None else self.finder.fold(np.asarray(self.positions))
+
+    def structured_positions(self) -> Any:
+        """Return these in the structure of the start, arrays (chain, draw, ...)."""
+        return split(self.folded_positions(), self.unpack.unravel)
 
     def assign_modes(self, draws: DrawRecord) -> ModeAssignment:
         """Return the modes in the draws of this run; they are looked for only once."""
@@ -63,12 +67,12 @@ class Live:
     def find_modes(self, draws: DrawRecord) -> tuple[ModeAssignment, int]:
         """Return the modes in the draws of this run, and the gradients spent on the search."""
         assert self.positions is not None
-        late = posterior_draws(self.positions, draws.log_weight)
-        finder = self.finder
+        positions, finder = self.folded_positions(), self.finder
+        late = posterior_draws(positions, draws.log_weight)
         if not len(finder.draws):
             finder = replace(finder, scale=spread_within(late))
-        lowest = lowest_draws(self.positions, -draws.log_density)
-        return finder.with_draws(late).assign(self.positions, lowest, self.modes, draws.log_weight)
+        lowest = lowest_draws(positions, -draws.log_density)
+        return finder.with_draws(late).assign(positions, lowest, self.modes, draws.log_weight)
 
     def rejuvenate(self, index: tuple[np.ndarray, ...], moves: int, seed: int) -> Rejuvenated:
         """Return some draws after ``moves`` plain moves of the kernel each, without the tilt.
@@ -76,8 +80,7 @@ class Live:
         ``index`` holds the chain and the number of each draw, and ``seed`` is for the moves.
         """
         assert self.positions is not None
-        kernel = self.setup.kernel
-        kernel = kernel.kernel if isinstance(kernel, Jump) else kernel
+        kernel = plain(self.setup.kernel)
         start = np.asarray(self.positions[index])
         one = jnp.ones(1, start.dtype)
         target = TiltedTarget(self.setup.energy_fn, NoTilt(), 0 * one, self.step_scale[:1] * one)

@@ -19,6 +19,7 @@ from sahmc._support.traced import TracedFunction
 from sahmc._support.types import Position
 from sahmc.algorithm import SAHMCState, sahmc_step
 from sahmc.kernels.base import Kernel, TransitionInfo
+from sahmc.models.group import Group
 from sahmc.results.records import Counts
 from sahmc.run.round_trips import RoundTrips, update_round_trips
 from sahmc.run.step_size import StepSizeState, update_step_size
@@ -29,6 +30,8 @@ from sahmc.tilt.tilts import TemperedTilt, Tilt
 
 NEVER = 2**31 - 1
 """The number of a move that no run reaches."""
+COPIES = 2**31 - 2
+"""The chain number under which the copies are drawn in which positions are kept."""
 CLOCK_LAG = 8
 """The factor by which the gain's clock may go slower than time, while some region waits to be seen."""
 CHUNK_SECONDS = 0.3
@@ -59,6 +62,8 @@ class Setup:
     """The acceptance probability to which step sizes are tuned."""
     keep: TracedFunction | None = None
     """The function of a flat position that is kept in its place; None keeps the position."""
+    copies: Group | None = None
+    """The group by a random element of which a draw is carried before it is kept, where modes have copies."""
 
 
 class Schedule(NamedTuple):
@@ -194,7 +199,7 @@ def make_move(
     )
     trips = update_round_trips(state.trips, *ends)
     weight = log_weights(setup, used.theta, sahmc.theta.visits > 0, sahmc.chains.energy)
-    draw = _draw(sahmc.chains, info, weight, setup)
+    draw = _draw(key, sahmc.chains, info, weight, setup)
     sums = _sums(info, setup.kernel.max_tree_depth, isinstance(setup.tilt, TemperedTilt))
     return RunState(sahmc, steps, trips, state.t + schedule.learn_theta, state.t_key + 1), draw, sums
 
@@ -207,10 +212,20 @@ def _gain(state: RunState, setup: Setup, schedule: Schedule) -> Float[Array, ""]
     return jnp.where(schedule.learn_theta, setup.gain(clock + 1), 0.0).astype(used.theta.dtype)
 
 
-def _draw(chains: ChainState, info: TransitionInfo, log_weight: Float[Array, " chains"], setup: Setup) -> Draw:
-    """Return what is kept of a move."""
+def _draw(
+    rng_key: Key[Array, ""],
+    chains: ChainState,
+    info: TransitionInfo,
+    log_weight: Float[Array, " chains"],
+    setup: Setup,
+) -> Draw:
+    """Return what is kept of a move; the key is for the copies in which positions are kept."""
+    position = chains.position
+    if setup.copies is not None:
+        keys = jax.random.split(jax.random.fold_in(rng_key, COPIES), len(position))
+        position = jax.vmap(lambda key, x: setup.copies.random(key, x)(x))(keys, position)  # type: ignore[union-attr]
     return Draw(
-        position=chains.position if setup.keep is None else jax.vmap(setup.keep)(chains.position),
+        position=position if setup.keep is None else jax.vmap(setup.keep)(position),
         energy=chains.energy,
         base_energy=None if chains.base is None else chains.base.energy,
         region=info.level,

@@ -9,6 +9,7 @@ from sahmc._support.validate import MOST, is_number, require, require_count, req
 from sahmc.kernels import KERNELS
 from sahmc.kernels.base import Kernel
 from sahmc.models.model import Model
+from sahmc.models.symmetries import Symmetries
 from sahmc.tilt import TILTS
 from sahmc.tilt.gain import Gain
 from sahmc.tilt.theta import desired_frequencies
@@ -61,6 +62,8 @@ class Plan:
     """Whether the prior is known to integrate to 1."""
     spent: int = 0
     """The moves spent on a reference in which the ladder then does not end."""
+    symmetries: Symmetries | None = None
+    """The symmetries of the posterior, once they are known; None if there are none."""
 
     @property
     def needs_pilot(self) -> bool:

@@ -28,6 +28,7 @@ from sahmc.run.plan import make_plan
 from sahmc.run.progress import Progress, progress
 from sahmc.run.stage import StageRunner
 from sahmc.run.start import Prepared, parse_seed, prepare, start_chains
+from sahmc.run.symmetries import check_symmetries, with_symmetries
 from sahmc.sampling.outcome import Run
 from sahmc.tilt.gain import Gain
 from sahmc.tilt.partition import EnergyPartition, TemperatureLadder
@@ -57,6 +58,7 @@ def sample(
     thin: int = 1,
     jumps: bool = True,
     reference: bool = True,
+    symmetries: Any = "auto",
     keep: PositionFn | None = None,
     save_warmup: bool = False,
     checkpoint: str | Path | None = None,
@@ -125,6 +127,10 @@ def sample(
         levels are then proper, and ``log_evidence`` is known. It does for a log density without a prior of its own, and
         where the way to the prior is long. Without it, or where the partition is given, the ladder ends in heat or in
         the prior. The draws are right either way. Default True.
+    symmetries
+        The symmetries by which modes have copies: "auto" (the default) looks for them where positions have named
+        arrays, None leaves them alone, and a list of ``Permute`` and ``Flip`` is checked and used. Copies are one mode
+        to the search, draws come from all of them alike, and ``Result.relabel`` gives draws of one.
     keep
         A function that returns what is kept of each draw in its place, written with ``jax.numpy``: of a position, or of
         the variables of a model that names them. If None, the default, all of it is kept.
@@ -168,6 +174,7 @@ def sample(
         "initvals": initvals,
         "model_args": model_args,
         "model_kwargs": model_kwargs,
+        "symmetries": symmetries,
         "keep": keep,
         "save_warmup": save_warmup,
         **algorithm,
@@ -176,12 +183,13 @@ def sample(
     plan = make_plan(model, **algorithm)
     for flag, name in ((save_warmup, "save_warmup"), (progressbar, "progressbar")):
         require_flag(flag, name)
+    check_symmetries(symmetries)
     require_function(keep, "keep", "a position")
     require_function(callback, "callback", "a Progress")
     known = None if checkpoint is None else recorded(checkpoint)
     seed, rng_key = parse_seed(known["seed"] if known is not None and random_seed is None else random_seed)
     key_start, key_run = jax.random.split(rng_key)
-    ready = prepare(model, plan, initvals, key_start)
+    ready = with_symmetries(model, prepare(model, plan, initvals, key_start), symmetries)
     unpack = Unpacker.of(model, ready.unravel, ready.positions[0])
     kept = None if keep is None else trace_keep(keep, unpack, ready.positions[0])
     journal = Journal()

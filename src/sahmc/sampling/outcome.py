@@ -17,6 +17,8 @@ from sahmc._support.traced import TracedFunction
 from sahmc._version import __version__
 from sahmc.models.model import Labels
 from sahmc.models.positions import Unpacker
+from sahmc.models.symmetries import as_data
+from sahmc.models.symmetry import Symmetry
 from sahmc.results.findings.examine import NOT_EXAMINED, examine
 from sahmc.results.findings.modes import missed_modes
 from sahmc.results.records import DrawRecord, Finding, RunRecord, ThetaRecord, ThetaTrace
@@ -36,6 +38,8 @@ from sahmc.warmup.reference import Stay
 from sahmc.warmup.tempered import WarmupContext
 from sahmc.warmup.warmup import WarmedUp, warm_up
 
+CHECKED = 4
+"""The number of starts at which it is looked how variables change with a symmetry."""
 LEAST_SHARE = 1e-3
 """The share of the moves of the adaptation from which on a region counts as one that chains come to."""
 
@@ -100,7 +104,8 @@ class Run:
             runner = StageRunner(rng_key, chunk_capacity(*ready.positions.shape), report, self.journal)
             context = WarmupContext(runner, ready.energy_fn, ready.plan)
             warm = warm_up(context, state, self.save_warmup, None if before is None else before.missed)
-            warm = warm._replace(setup=dataclasses.replace(warm.setup, keep=self.kept))
+            copies = None if ready.plan.symmetries is None else ready.plan.symmetries.group
+            warm = warm._replace(setup=dataclasses.replace(warm.setup, keep=self.kept, copies=copies))
             self.presses.hold()
             drawn = warm.runner.run(
                 "draw",
@@ -150,7 +155,7 @@ class Run:
             num_gradients=sum(warmup.gradients.values()) + drawn.counts.gradients,
             warmup=warmup,
             tilt=setup.tilt,
-            settings=_settings(self.ready.plan, warm, self.seed, drawn.interrupted, seconds),
+            settings=self._settings(warm, drawn.interrupted, seconds),
             labels=self.labels if whole else Labels(),
             prior_mass=warm.prior_mass,
             warmup_draws=None if warm.draws is None else _draw_record(warm.draws, self.unpack, normalise=False),
@@ -161,6 +166,28 @@ class Run:
             modes, looked = live.find_modes(record.draws)
             record = dataclasses.replace(record, modes=modes, num_gradients=record.num_gradients + looked)
         return Outcome(record, live, self.presses)
+
+    def _settings(self, warm: WarmedUp, interrupted: bool, seconds: float) -> dict[str, Any]:
+        """Return the arguments of the run, what became of them, and versions, as JSON can hold them."""
+        plan, gain = self.ready.plan, warm.setup.gain
+        names = ("draws", "tune", "chains", "thin", "target_accept", "theta", "adapt")
+        known: tuple[Symmetry, ...] = ()
+        if plan.symmetries is not None and self.kept is None:
+            known = plan.symmetries.of_variables(self.unpack, np.asarray(self.ready.positions)[:CHECKED])
+        return {
+            "random_seed": self.seed,
+            "kernel": plan.kernel.name,
+            "tilt": warm.setup.tilt.name,
+            "prior": plan.has_prior,
+            **{name: getattr(plan, name) for name in names},
+            "jumps": plan.jumps,
+            "reference": warm.record.reference is not None,
+            "symmetries": as_data(known),
+            "gain": [float(gain.t0), float(gain.power)],
+            "interrupted": interrupted,
+            "sampling_time": seconds,
+            "versions": {"sahmc": __version__, "jax": jax.__version__, "numpy": np.__version__},
+        }
 
 
 def _drawing(plan: Plan, warm: WarmedUp) -> Schedule:
@@ -181,25 +208,6 @@ def _ends(tilt: Tilt, visits: np.ndarray) -> tuple[int, int]:
     if isinstance(tilt, TemperedTilt) or not seen.size:
         return 0, tilt.num_regions - 1
     return int(seen[0]), int(seen[-1])
-
-
-def _settings(plan: Plan, warm: WarmedUp, seed: Any, interrupted: bool, seconds: float) -> dict[str, Any]:
-    """Return the arguments of the run, what became of them, and versions, as JSON can hold them."""
-    names = ("draws", "tune", "chains", "thin", "target_accept", "theta", "adapt")
-    gain = warm.setup.gain
-    return {
-        "random_seed": seed,
-        "kernel": plan.kernel.name,
-        "tilt": warm.setup.tilt.name,
-        "prior": plan.has_prior,
-        **{name: getattr(plan, name) for name in names},
-        "jumps": plan.jumps,
-        "reference": warm.record.reference is not None,
-        "gain": [float(gain.t0), float(gain.power)],
-        "interrupted": interrupted,
-        "sampling_time": seconds,
-        "versions": {"sahmc": __version__, "jax": jax.__version__, "numpy": np.__version__},
-    }
 
 
 def _bridge(record: RunRecord, beside: Stay, positions: np.ndarray) -> tuple[float, float]:

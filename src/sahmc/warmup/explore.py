@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import jax
@@ -9,12 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool
 
+from sahmc.landscape.fold import Fold
 from sahmc.landscape.mode_finder import DESCENTS, FarLook, Found, ModeFinder
 from sahmc.landscape.modes import Modes, no_modes
 from sahmc.results.warmup_record import Climb
 from sahmc.run.loop import RunState
+from sahmc.run.start import evaluate_starts
 from sahmc.warmup.climb import run_climb
 from sahmc.warmup.pilot import PilotOutcome
+from sahmc.warmup.quotient import find_quotient, look_again
 from sahmc.warmup.rescue import stranded_height
 from sahmc.warmup.tempered import WarmupContext
 
@@ -43,6 +47,8 @@ class Landscape(NamedTuple):
     """The gradients spent on the search for modes."""
     found: Found | None = None
     """All that the search found; None where it did not look."""
+    fold: Fold | None = None
+    """The fold, where modes have copies."""
 
 
 def explore(context: WarmupContext, piloted: PilotOutcome, shown: np.ndarray | None = None) -> Landscape:
@@ -60,18 +66,36 @@ def explore(context: WarmupContext, piloted: PilotOutcome, shown: np.ndarray | N
     kernel = piloted.plain if plan.has_prior else piloted.kernel
     done = run_climb(context, home, kernel, pilot, finder.scale, finder.draws, plan.climb_moves, piloted.spreads)
     lost = ~(done.energies < pilot.mean_energy + LOST_NATS + LOST_NATS_PER_DIM * dim)
-    spent, found = 0, None
+    spent, found, fold = 0, None, None
     if plan.looks_for_modes:
         back = done.draws[:, ~lost]
+        quotient = None
+        if plan.symmetries is not None:
+            near = [piloted.draws[-1], back[-1], done.hot]
+            quotient, spent = find_quotient(context, plan.symmetries, finder.scale, np.concatenate(near))
+        if quotient is not None:
+            back = quotient.fold(back)
+            finder = replace(finder.folded(quotient.fold), scale=quotient.width)
         finder = finder.with_draws(back)
         hot = np.random.default_rng(len(done.hot)).permutation(done.hot)[: HOT_BATCHES * DESCENTS]
         hot = hot if shown is None else np.concatenate([shown.astype(hot.dtype), hot])
         found = finder.find(back[-1], modes, FarLook(hot, plan.search_batches, plan.probes))
-        modes, spent = found.jumps, found.spent
+        if quotient is not None and plan.symmetries is not None:
+            quotient, finder, found = look_again(plan.symmetries, quotient, finder, found)
+            fold = quotient.fold
+        modes, spent = found.jumps, spent + found.spent
         if int(modes.num) == 1 and not plan.has_prior:
             lost |= ~(done.energies < pilot.mean_energy + stranded_height(dim))
     state = _put_back(done.state, home, lost)
-    return Landscape(state, done.climb, finder, modes, int(lost.sum()), done.gradients, spent, found)
+    state = state if fold is None else _fold_chains(context, state, fold)
+    return Landscape(state, done.climb, finder, modes, int(lost.sum()), done.gradients, spent, found, fold)
+
+
+def _fold_chains(context: WarmupContext, state: RunState, fold: Fold) -> RunState:
+    """Return the chains in the domain of a fold."""
+    position = fold(np.asarray(state.sahmc.chains.position))
+    _, there = evaluate_starts(context.energy_fn, jnp.asarray(position))
+    return state._replace(sahmc=state.sahmc._replace(chains=there.chains))
 
 
 @jax.jit

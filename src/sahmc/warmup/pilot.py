@@ -32,6 +32,8 @@ SOME_DRAWS, SOME_CHAINS = 256, 32
 """The number of draws of a window whose gradients are looked at, and of how many chains they are."""
 CURVED_POINTS = 8
 """The number of chains at whose places it is looked how the energy curves."""
+CURVED_COPIES = 16
+"""The number of copies of each place that count, where parts may change places."""
 CORRELATED_DIM = 500
 """The largest dimension in which correlations are looked at."""
 
@@ -137,7 +139,7 @@ def run_pilot(context: WarmupContext, state: RunState) -> PilotOutcome:
     pilot = fit_pilot(size, mean_energy, median, step_size_prior=there.moves.step_size, **fields)
     spreads = None
     if given.uses_spread and _by_level(learnt.kernel, learnt.variance):
-        spreads = LadderSpread(Spread.of(late.position, learnt.variance).variance(), there.variance)
+        spreads = LadderSpread(_spread(context, late.position, learnt.variance).variance(), there.variance)
     spent, state = spent + there.gradients, there.moves.state
     return PilotOutcome(pilot, kernel, learnt.kernel, plain_quarter, state, late.position, spent, prior, spreads)
 
@@ -179,7 +181,7 @@ def _learn_spread(context: WarmupContext, state: RunState, num: int) -> Learnt:
             if given.uses_gradient and i + 1 < len(windows):
                 grads, cost = some_gradients(context, late)
                 spent += cost
-            spread = Spread.of(late, variance, grads)
+            spread = _spread(context, late, variance, grads)
             kernel, step, variance = given.tuned(1.0, spread), dim**-0.25, spread.variance()
     return Learnt(kernel, variance, step, made.step_size, state, stranded, sum(windows), spent)
 
@@ -208,7 +210,7 @@ def _at_prior(
         made = run_at_temperature(context, "pilot", state, kernel, 0.0, step, num, eager=i == 0)
         state, step, spent = made.state, made.step_size, spent + made.gradients
         if by_level and i + 1 < len(windows):
-            variance = Spread.of(_late(made.draws).position, variance).variance()
+            variance = _spread(context, _late(made.draws).position, variance).variance()
             kernel, step = kernel.with_variances(variance), len(variance) ** -0.25
     return AtPrior(made, variance, spent)
 
@@ -227,7 +229,26 @@ def _correlations(context: WarmupContext, state: RunState, variance: np.ndarray)
     points = position[np.linspace(0, len(position) - 1, CURVED_POINTS).astype(int)]
     scale = np.sqrt(variance)
     curves = np.stack([curvature(context.energy_fn, point, scale) for point in points])
+    if context.plan.symmetries is not None:
+        curves = np.repeat(curves, CURVED_COPIES, axis=0)
+        move = context.plan.symmetries.random_copies(curves[:, 0], np.random.default_rng(len(curves)))
+        curves = np.stack([s[:, None] * c[p][:, p] * s for c, p, s in zip(curves, move.places, move.sign, strict=True)])
     return correlated_covariance(curves, scale), 2 * len(points) * len(scale)
+
+
+def _spread(context: WarmupContext, draws: np.ndarray, believed: np.ndarray, grads: np.ndarray | None = None) -> Spread:
+    """Return how draws (draw, chain, dim) spread: all parts alike if they may change places.
+
+    ``believed`` and ``grads`` are as in ``Spread``.
+    """
+    spread = Spread.of(draws, believed, grads)
+    if context.plan.symmetries is None:
+        return spread
+    rng = np.random.default_rng(len(draws))
+    rows = context.plan.symmetries.random_copies(spread.rows, rng)(spread.rows)
+    if grads is not None:
+        grads = context.plan.symmetries.random_copies(grads, rng)(grads)
+    return spread._replace(rows=rows, grads=grads)
 
 
 def first_variances(context: WarmupContext, state: RunState) -> tuple[np.ndarray, int]:

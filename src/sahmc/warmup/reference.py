@@ -102,7 +102,7 @@ def stay_in_modes(
     broad, shifts = len(found.minima) > MOST_MODES, None
     if broad:
         seen = np.concatenate([found.minima, again.minima, late.reshape(-1, late.shape[-1])])
-        reference = around_all(seen, BROAD_INFLATION, late.dtype)
+        reference = around_all(seen, BROAD_INFLATION, late.dtype).folded(context.fold)
         shifts, looked = find_shifts(context.energy_fn, found.minima, finder.scale, late.reshape(-1, late.shape[-1]))
     else:
         reference, looked = _around_modes(context, again, len(finder.draws))
@@ -140,7 +140,7 @@ def come_down(context: WarmupContext, kernel: Kernel, pilot: Pilot, stay: Stay) 
     """Let chains come down from draws of the reference, which is the prior from now on."""
     plan, reference = context.plan, stay.reference
     energy_fn = refer(context.energy_fn, reference)
-    inner = WarmupContext(context.runner, energy_fn, replace(plan, has_prior=True), FEWEST_LEVELS)
+    inner = WarmupContext(context.runner, energy_fn, replace(plan, has_prior=True), FEWEST_LEVELS, context.fold)
     inside = stay.high[np.isfinite(stay.high)]
     mean_energy = float(stay.low.mean())
     well = fit_pilot(
@@ -173,14 +173,16 @@ def come_down(context: WarmupContext, kernel: Kernel, pilot: Pilot, stay: Stay) 
 def _spread(context: WarmupContext, state: RunState, found: Found) -> RunState:
     """Return the chains put into all known modes, turn by turn; where there is but one, they stay where they are.
 
+    Where modes have copies, chains may have been in none of them, since each is but a small part of space.
     They start at draws of the Gaussians that describe the modes, or at the minimum if such a draw is far too high.
     """
     num, chains = int(found.modes.num), state.sahmc.chains
-    if num < 2:
+    if num < 2 and (num == 0 or context.fold is None):
         return state
     which = np.arange(len(chains.energy)) % num
     minimum = np.asarray(found.modes.minimum)[:num]
     points = Parts.of(found.modes).weighed(np.ones(num), minimum.dtype).draws_of(which, seed=num)
+    points = points if context.fold is None else context.fold(points)
     energy = energies_and_gradients(context.energy_fn, points)[0]
     lowest = energies_and_gradients(context.energy_fn, minimum)[0][which]
     fair = energy < lowest + FAIR_NATS + 2.0 * points.shape[1]
@@ -200,6 +202,8 @@ def _around_modes(context: WarmupContext, found: Found, seed: int) -> tuple[Refe
     num = max(REFERENCE_DRAWS, DRAWS_PER_PART * len(pictures) * len(pictures[0].mode))
 
     def energy(points: np.ndarray) -> np.ndarray:
-        return energies_and_gradients(context.energy_fn, points)[0]
+        found = energies_and_gradients(context.energy_fn, points)[0]
+        return found if context.fold is None else np.where(context.fold.inside(points), found, np.inf)
 
-    return fit_reference(pictures, energy, num, seed, found.minima.dtype)
+    reference, looked = fit_reference(pictures, energy, num, seed, found.minima.dtype)
+    return reference.folded(context.fold), looked

@@ -12,6 +12,8 @@ from jaxtyping import Array, Float
 
 from sahmc._support.traced import TracedFunction
 from sahmc.kernels.base import Kernel
+from sahmc.kernels.symmetric import among_copies
+from sahmc.landscape.fold import Fold
 from sahmc.run.loop import Draw, RunState, Schedule, Setup
 from sahmc.run.plan import Plan
 from sahmc.run.stage import StageRunner
@@ -42,6 +44,8 @@ class WarmupContext:
     copies: int = 1
     """The number of levels, all of one temperature, with which plain moves are made: those of the ladder that is to
     come, if its compiled loop is to serve for these moves too."""
+    fold: Fold | None = None
+    """The fold, where modes have copies and chains are to stay in its domain."""
 
 
 class TemperedMoves(NamedTuple):
@@ -112,6 +116,7 @@ def run_at_temperature(
     first = jnp.full(context.copies, step_size if tunes else 1.0, dtype)
     tilt = TemperedTilt(TemperatureLadder.single(beta, copies=context.copies))
     desired = desired_frequencies(None, context.copies).astype(dtype)
+    kernel = among_copies(kernel, context.fold)
     setup = Setup(context.energy_fn, tilt, kernel, desired, Gain(1.0), plan.target_accept)
     schedule = Schedule(learn_step=tunes, thin=thin)
     state = state._replace(

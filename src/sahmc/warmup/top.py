@@ -33,7 +33,7 @@ LEAST_COVERED = 0.9
 """The share of the mass in modes that chains came to after the climb, if heat is to join the modes."""
 LONG_WAY, LONG_LOOK_OUT = 4.0, 12.0
 """The barrier between prior and posterior above which it is asked whether a reference would be a better top: where
-several modes are known, and where one is, for which the prior is a look-out for others."""
+several modes, or copies, are known, and where one is, for which the prior is a look-out for others."""
 PRIOR_OVERLAP = 0.3
 """The chance, as above, from which on it is."""
 MASS_ERROR = 0.1
@@ -146,7 +146,8 @@ def _is_long(piloted: PilotOutcome, found: Landscape) -> bool:
     if pilot is None or climb is None:
         return False
     barrier = fit_curve(climb, pilot.prior_share, pilot.u_min, pilot.dim).barrier(0.0)
-    return barrier > (LONG_WAY if int(found.modes.num) > 1 else LONG_LOOK_OUT)
+    several = int(found.modes.num) > 1 or found.fold is not None
+    return barrier > (LONG_WAY if several else LONG_LOOK_OUT)
 
 
 def prior_is_better(stay: Stay, found: Found, mass: tuple[float, float] | None) -> bool:

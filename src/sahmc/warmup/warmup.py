@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sahmc.kernels.jump import Jump
+from sahmc.kernels.symmetric import among_copies
 from sahmc.landscape.mode_finder import ModeFinder
 from sahmc.landscape.modes import Modes, no_modes
 from sahmc.results.records import ThetaTrace
@@ -61,6 +62,7 @@ def warm_up(context: WarmupContext, state: RunState, save: bool = False, shown: 
     dtype = state.sahmc.chains.position.dtype
     piloted = run_pilot(context, state)
     explored = explore(context, piloted, shown)
+    context = replace(context, fold=explored.fold)
     top = choose_top(context, piloted, explored)
     context, plan, pilot, found, kernel = top.context, top.context.plan, top.pilot, top.found, top.kernel
 
@@ -77,6 +79,7 @@ def warm_up(context: WarmupContext, state: RunState, save: bool = False, shown: 
     if found.climb is not None and (plan.jumps or top.reference is not None):
         between = found.modes if plan.jumps else no_modes(found.modes.mean.shape[1], found.modes.mean.dtype)
         kernel = Jump(kernel, between, top.reference, shifts=top.shifts)
+    kernel = among_copies(kernel, context.fold)
     setup = Setup(context.energy_fn, ladder.tilt, kernel, desired, plan.gain_used, plan.target_accept)
     state = begin_adaptation(found.state, setup, plan.theta, theta_0, level_steps(ladder, plan.kernel, pilot))
 

@@ -8,7 +8,7 @@ from jax.scipy.stats import norm
 
 import sahmc
 from sahmc import Flip, Permute
-from sahmc.results.relabel import relabel
+from sahmc.models.relabel import relabel
 
 CHAINS, DRAWS, PARTS = 4, 300, 5
 

@@ -19,6 +19,11 @@ from sahmc.models.symmetry import Flip, Permute, Symmetry
 
 MOST_ROUNDS = 20
 """The most rounds in which draws are carried to a new centre."""
+NARROWEST = 1e-2
+"""The least spread of a part of the centre, in units of that of all parts together."""
+
+Arrays = dict[str, np.ndarray]
+"""Arrays by name: draws (draw, ...), or something of the shape of one."""
 
 
 def relabel(draws: Any, log_density: np.ndarray, weight: np.ndarray, symmetries: Any) -> Any:
@@ -34,20 +39,23 @@ def relabel(draws: Any, log_density: np.ndarray, weight: np.ndarray, symmetries:
     orders, signs = ([one for one in symmetries if isinstance(one, kind)] for kind in (Permute, Flip))
     share = weight.ravel() / weight.sum()
     centre = {name: array[np.argmax(log_density)].astype(float) for name, array in arrays.items()}
+    spread = {name: array.std(axis=0, dtype=float) for name, array in arrays.items()}
     for _ in range(MOST_ROUNDS):
         moved = False
         for symmetry in orders:
             signed = any(set(symmetry.pairs) == set(other.pairs) for other in signs)
-            moved |= _permuted(arrays, centre, symmetry, signed)
+            moved |= _permuted(arrays, centre, spread, symmetry, signed)
         for symmetry in signs:
-            moved |= _flipped(arrays, centre, symmetry)
+            moved |= _flipped(arrays, centre, spread, symmetry)
         if not moved:
             break
         centre = {name: np.tensordot(share, array, axes=1) for name, array in arrays.items()}
+        square = {name: np.tensordot(share, np.square(array, dtype=float), axes=1) for name, array in arrays.items()}
+        spread = {name: np.sqrt(np.maximum(square[name] - centre[name] ** 2, 0.0)) for name in names}
     return jax.tree.unflatten(structure, [arrays[name].reshape(*lead, *arrays[name].shape[1:]) for name in names])
 
 
-def _check(arrays: dict[str, np.ndarray], symmetries: Any) -> None:
+def _check(arrays: Arrays, symmetries: Any) -> None:
     """Raise ``ValueError`` for what is no symmetry of these draws."""
     ids, start = {}, 0
     for name, array in arrays.items():
@@ -61,17 +69,18 @@ def _check(arrays: dict[str, np.ndarray], symmetries: Any) -> None:
         symmetry.length(ids)
 
 
-def _permuted(arrays: dict[str, np.ndarray], centre: dict[str, np.ndarray], symmetry: Symmetry, signed: bool) -> bool:
-    """Give the parts of each draw the places of those of the centre they are nearest to; tell whether any changed.
+def _permuted(arrays: Arrays, centre: Arrays, spread: Arrays, symmetry: Symmetry, signed: bool) -> bool:
+    """Give the parts of each draw the places of those of the centre they are likest to; tell whether any changed.
 
-    ``signed`` tells that the signs of the parts may change too, so that the nearer of both counts.
+    A part of the centre is a Gaussian with the ``spread`` of what was there before. ``signed`` tells that the signs of
+    the parts may change too, so that the nearer of both counts.
     """
-    parts, goal = (_parts(some, symmetry, lead) for some, lead in ((arrays, 1), (centre, 0)))
-    scale = np.maximum(parts.std(axis=(0, 1)), 1e-300)
-    parts, goal = parts / scale, goal / scale
-    alike = np.einsum("ka,nla->nkl", goal, parts)
-    cost = (goal**2).sum(axis=1)[:, None] - 2 * (np.abs(alike) if signed else alike)
-    cost += (parts**2).sum(axis=2)[:, None]
+    parts, goal, width = (_parts(some, symmetry, lead) for some, lead in ((arrays, 1), (centre, 0), (spread, 0)))
+    unit = np.maximum(parts.std(axis=(0, 1)), 1e-300)
+    parts, goal, width = parts / unit, goal / unit, np.maximum(width / unit, NARROWEST)
+    alike = np.einsum("ka,nla->nkl", goal / width**2, parts)
+    cost = (goal**2 / width**2 + 2 * np.log(width)).sum(axis=1)[:, None] - 2 * (np.abs(alike) if signed else alike)
+    cost += np.einsum("ka,nla->nkl", width**-2, parts**2)
     order = np.argmin(cost, axis=2)
     unsure = np.flatnonzero((np.sort(order, axis=1) != np.arange(order.shape[1])).any(axis=1))
     order[unsure] = [linear_sum_assignment(cost[n])[1] for n in unsure] if len(unsure) else order[unsure]
@@ -86,7 +95,7 @@ def _permuted(arrays: dict[str, np.ndarray], centre: dict[str, np.ndarray], symm
     return bool(len(changed))
 
 
-def _parts(arrays: dict[str, np.ndarray], symmetry: Symmetry, lead: int) -> np.ndarray:
+def _parts(arrays: Arrays, symmetry: Symmetry, lead: int) -> np.ndarray:
     """Return what tells the parts from each other, (..., part, number), of arrays with ``lead`` axes before their own.
 
     An array of which two axes change together is told by its diagonal.
@@ -102,12 +111,12 @@ def _parts(arrays: dict[str, np.ndarray], symmetry: Symmetry, lead: int) -> np.n
     return np.concatenate([row.reshape(*row.shape[: lead + 1], -1) for row in rows], axis=-1).astype(float)
 
 
-def _flipped(arrays: dict[str, np.ndarray], centre: dict[str, np.ndarray], symmetry: Symmetry) -> bool:
+def _flipped(arrays: Arrays, centre: Arrays, spread: Arrays, symmetry: Symmetry) -> bool:
     """Give the parts of each draw the signs with which they are nearest to the centre; tell whether any changed."""
     alike: Any = 0.0
     for name, axes in symmetry.pairs:
-        array, spread = arrays[name], np.maximum(arrays[name].std(), 1e-300)
-        product = array * (centre[name] / spread**2)
+        array, unit = arrays[name], max(float(arrays[name].std()), 1e-300)
+        product = array * (centre[name] / np.maximum(spread[name], NARROWEST * unit) ** 2)
         kept = {axis % (array.ndim - 1) + 1 for axis in axes}
         alike = alike + product.sum(axis=tuple(i for i in range(1, array.ndim) if i not in kept))
     sign = np.where(alike < 0, -1.0, 1.0)

@@ -1,0 +1,190 @@
+"""The fold: every position carried to that copy of it in which parts stand in order and have the right sign.
+
+Copies of a mode are then one mode. Parts are put in the order of a score, a combination of their numbers that is the
+same for all of them; the sign of a part is that of another combination. Both are chosen to tell the parts of the
+posterior apart as well as can be. The positions that the fold leaves as they are make a part of space of which all else
+is copies, its domain.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from jaxtyping import Array, Float
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+from scipy.special import ndtr
+
+from sahmc._support.pytree import strategy
+from sahmc.models.group import Exchange, Flat, Group, Move, exchanged, flipped, numpy_of
+
+CANDIDATES = 256
+"""The number of combinations at random that are tried as scores."""
+APART = 2.0
+"""The distance of two parts, in units of the width of their difference, from which on their exchange makes a copy."""
+CHECKED = 16
+"""The number of random positions at which it is checked that copies are folded alike."""
+
+
+@strategy
+class Fold:
+    """The map of each position to the one of its copies in the domain."""
+
+    group: Group
+    """The group whose copies are folded."""
+    scores: tuple[Float[Array | np.ndarray, " numbers"], ...]
+    """The score of the parts of each exchange, as factors of their numbers; those of two parts follow."""
+    signs: tuple[Float[Array | np.ndarray, "parts numbers"], ...]
+    """The combination that decides on the sign of each part of each flip."""
+
+    def move(self, position: Flat) -> Move:
+        """Return the element of the group that carries a position, or each of several, into the domain."""
+        move = Move.identity(position)
+        for flip, factors in zip(self.group.flips, self.signs, strict=True):
+            value = (move(position)[..., flip] * factors).sum(axis=-1)
+            move = move.then(flipped(position, flip, 1.0 - 2.0 * (value < 0).astype(position.dtype)))
+        for exchange, factors in zip(self.group.exchanges, self.scores, strict=True):
+            order = score(move(position), exchange, factors).argsort(axis=-1)
+            move = move.then(exchanged(position, exchange, order))
+        return move
+
+    def __call__(self, position: Flat) -> Flat:
+        """Return the copy of a position, or of each of several, in the domain."""
+        return self.move(position)(position).astype(position.dtype)
+
+    def inside(self, position: Flat) -> Any:
+        """Tell whether positions are in the domain."""
+        move = self.move(position)
+        still = Move.identity(position)
+        return ((move.places == still.places) & (move.sign > 0)).all(axis=-1)
+
+    def copies(self, position: np.ndarray, width: np.ndarray) -> int:
+        """Return how many copies a position (dim,) has, itself among them; parts within ``width`` are the same."""
+        number, scaled = 1, position / width
+        for flip in self.group.flips:
+            number *= 2 ** int((np.abs(scaled[flip]) > 1).any(axis=1).sum())
+        for exchange in self.group.exchanges:
+            parts = features(scaled, exchange)
+            same = (np.abs(parts[:, None] - parts) < 1).all(axis=-1)
+            alike = np.bincount(connected_components(csr_array(same), directed=False)[1])
+            number *= math.factorial(len(parts)) // math.prod(map(math.factorial, alike.tolist()))
+        return number
+
+
+def score(position: Flat, exchange: Exchange, factors: Any) -> Any:
+    """Return the score of each part at positions, (..., parts)."""
+    return (features(position, exchange) * factors).sum(axis=-1)
+
+
+def features(position: Flat, exchange: Exchange) -> Any:
+    """Return what tells parts from each other, (..., parts, numbers): their numbers, and the diagonal of a matrix."""
+    own = np.arange(exchange.num_parts)
+    return position[..., numpy_of(exchange.single).concatenate([exchange.single, exchange.double[own, own]], axis=-1)]
+
+
+def choose_fold(group: Group, draws: np.ndarray) -> Fold | None:
+    """Return the fold that tells parts apart best, of those symmetries of a group by which a mode has copies.
+
+    ``draws`` (draw, dim) are of one copy of the mode. A symmetry whose parts are all the same there has no copies. None
+    if no symmetry is left.
+    """
+    tied = _orbits(group, draws.shape[1])
+    every = np.concatenate([np.ravel(flip) for flip in group.flips]) if group.flips else np.zeros(0, int)
+    chosen = [_choose_signs(draws, np.asarray(flip), tied, every) for flip in group.flips]
+    signs, flips = _those_apart(chosen, group.flips)
+    draws = Fold(Group((), flips), (), signs)(draws)
+    chosen = [_choose_score(draws, exchange, tied) for exchange in group.exchanges]
+    scores, exchanges = _those_apart(chosen, group.exchanges)
+    fold = Fold(Group(exchanges, flips), scores, signs)
+    return fold if (scores or signs) and folds_alike(fold, draws[:CHECKED]) else None
+
+
+def _those_apart(found: list[tuple[np.ndarray, float]], things: tuple[Any, ...]) -> tuple[tuple[Any, ...], ...]:
+    """Return the factors, and the exchanges or flips, of those by which something is APART, by how far it is."""
+    kept = [k for k, (_, far) in enumerate(found) if far > APART]
+    return tuple(found[k][0] for k in kept), tuple(things[k] for k in kept)
+
+
+def folds_alike(fold: Fold, positions: np.ndarray) -> bool:
+    """Tell whether copies of positions (position, dim) are all folded to the same."""
+    move = fold.group.random_copies(positions, np.random.default_rng(0))
+    return bool((fold(positions) == fold(move(positions))).all())
+
+
+def _orbits(group: Group, dim: int) -> np.ndarray:
+    """Return a number for each place, the same for places whose numbers may change places."""
+    ends = [np.arange(dim)[None]]
+    for exchange in group.exchanges:
+        single, double = np.asarray(exchange.single), np.asarray(exchange.double)
+        ends += [np.stack([single[0].ravel(), row.ravel()]) for row in single[1:]]
+        for k in range(1, exchange.num_parts):
+            order = np.arange(exchange.num_parts)
+            order[[0, k]] = k, 0
+            ends.append(np.stack([double.ravel(), double[order][:, order].ravel()]))
+    pairs = np.concatenate([end for end in ends if len(end) == 2], axis=1) if len(ends) > 1 else np.zeros((2, 0), int)
+    graph = csr_array((np.ones(pairs.shape[1]), (pairs[0], pairs[1])), shape=(dim, dim))
+    return connected_components(graph, directed=False)[1]
+
+
+def _tied(classes: np.ndarray) -> np.ndarray:
+    """Return a matrix (class, number) that makes means over numbers of the same class."""
+    names, inverse = np.unique(classes, return_inverse=True)
+    ties = np.zeros((len(names), len(classes)))
+    ties[inverse, np.arange(len(classes))] = 1.0
+    return ties / ties.sum(axis=1, keepdims=True)
+
+
+def _choose_score(draws: np.ndarray, exchange: Exchange, tied: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return the factors (number,) of the score that tells parts apart best in ``draws`` (draw, dim) of one copy.
+
+    The second number is how far apart the parts are that are furthest, in units of their width.
+    ``tied`` are the orbits of places: what other exchanges may mix has the same factor.
+    """
+    ties = _tied(features(tied, exchange)[0])
+    values = features(draws, exchange) @ ties.T
+    sd = np.maximum(values.std(axis=0).mean(axis=0), 1e-300)
+    mean = values.mean(axis=0)
+    one, two = np.array(list(combinations(range(len(mean)), 2))).T
+    tried = _candidates(sd, (mean[one] - mean[two]) / sd**2)
+    along = values @ tried.T
+    gap = along.mean(axis=0)[one] - along.mean(axis=0)[two]
+    spread = np.hypot(along.std(axis=0)[one], along.std(axis=0)[two])
+    apart = np.abs(gap) / np.maximum(spread, 1e-300)
+    best = int(np.argmin(ndtr(-apart).sum(axis=0)))
+    return tried[best] @ ties, float(apart[:, best].max())
+
+
+def _choose_signs(draws: np.ndarray, flip: np.ndarray, tied: np.ndarray, flips: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return the factors (part, number) whose sign is the steadiest in ``draws`` (draw, dim) of one copy.
+
+    The second number is how far from zero that part is that is furthest, in units of its width.
+    Parts that may change places have the same factors; numbers that other flips change too, of the places ``flips``
+    of all flips, have none.
+    """
+    factors, furthest = np.zeros(flip.shape), 0.0
+    alone = np.bincount(flips, minlength=len(tied)) == 1
+    families = {tuple(sorted(tied[row])) for row in flip}
+    for family in sorted(families):
+        mine = [k for k, row in enumerate(flip) if tuple(sorted(tied[row])) == family]
+        ties = [_tied(tied[flip[k]]) * alone[flip[k]] for k in mine]
+        values = np.stack([draws[:, flip[k]] @ tie.T for k, tie in zip(mine, ties, strict=True)], axis=1)
+        sd = np.maximum(values.std(axis=0).mean(axis=0), 1e-300)
+        tried = _candidates(sd, values.mean(axis=0) / sd**2)
+        along = values @ tried.T
+        certain = np.abs(along.mean(axis=0)) / np.maximum(along.std(axis=0), 1e-300)
+        best = int(np.argmin(ndtr(-certain).sum(axis=0)))
+        furthest = max(furthest, float(certain[:, best].max()))
+        for k, tie in zip(mine, ties, strict=True):
+            factors[k] = tried[best] @ tie
+    return factors, furthest
+
+
+def _candidates(sd: np.ndarray, guesses: np.ndarray) -> np.ndarray:
+    """Return combinations (candidate, number) to try: each number alone, ``guesses``, and some at random."""
+    random = np.random.default_rng(0).normal(size=(CANDIDATES, len(sd)))
+    return np.concatenate([np.eye(len(sd)), guesses, random]) / np.concatenate(
+        [np.broadcast_to(sd, (len(sd), len(sd))), np.ones((len(guesses), len(sd))), np.broadcast_to(sd, random.shape)]
+    )

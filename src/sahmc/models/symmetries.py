@@ -1,0 +1,110 @@
+"""The symmetries of the posterior of a run, as that run uses them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sahmc.models.group import Group, Move, make_group
+from sahmc.models.positions import Unpacker, named
+from sahmc.models.relabel import relabel
+from sahmc.models.symmetry import Axes, Flip, Ids, Permute, Symmetry
+
+KINDS: dict[str, type[Symmetry]] = {"permute": Permute, "flip": Flip}
+"""The kinds of symmetry, by the names that they have in files."""
+SAME = 1e-4
+"""The share of its size by which a variable may be off, by rounding, where it should be carried along."""
+
+
+@dataclass(frozen=True)
+class Symmetries:
+    """Symmetries of flat positions."""
+
+    each: tuple[Symmetry, ...]
+    """The symmetries, by names and axes."""
+    ids: Ids
+    """The place in the flat position of each number of the arrays that have these names."""
+
+    @property
+    def group(self) -> Group:
+        """The group that they make."""
+        return make_group(self.each, self.ids)
+
+    def random_copies(self, positions: np.ndarray, rng: np.random.Generator) -> Move:
+        """Return a random element of the group for each of some positions (..., dim)."""
+        return self.group.random_copies(positions, rng)
+
+    def relabelled(self, positions: np.ndarray, energy: np.ndarray) -> np.ndarray:
+        """Return positions (chain, draw, dim) in copies in which parts are the same throughout.
+
+        ``energy`` (chain, draw) tells which is the lowest: it is the first that others are compared with.
+        """
+        arrays: dict[str, Any] = {name: positions[..., places] for name, places in self.ids.items()}
+        moved = relabel(arrays, -energy, np.ones(energy.shape), list(self.each))
+        whole = np.empty_like(positions)
+        for name, places in self.ids.items():
+            whole[..., places] = moved[name]
+        return whole
+
+    def of_variables(self, unpack: Unpacker, points: np.ndarray) -> tuple[Symmetry, ...]:
+        """Return the same symmetries of the variables that ``unpack`` makes, as they show at points (point, dim).
+
+        Variables that no symmetry changes are in none; nor are those that change in ways that are no symmetry.
+        """
+        if unpack.constrain is None:
+            return self.each
+        values = named(unpack.all(points))
+        found: list[Symmetry] = []
+        for symmetry in self.each:
+            maps = symmetry.generators(self.ids)
+            images = [named(unpack.all(each(points).astype(points.dtype))) for each in maps]
+            axes = {name: _carried(values[name], [i[name] for i in images], symmetry) for name in values}
+            pairs = [(name, axis) for name, axis in axes.items() if axis is not None]
+            if pairs:
+                found.append(type(symmetry)([name for name, _ in pairs], [axis for _, axis in pairs]))
+        return tuple(found)
+
+
+def _carried(value: np.ndarray, images: Sequence[np.ndarray], symmetry: Symmetry) -> Axes | None:
+    """Return the axes along which a variable (point, ...) is carried along with a symmetry; None if it is not.
+
+    ``images`` are the same variable where each generator of the symmetry was applied before.
+    """
+    if all(_same(value, image) for image in images):
+        return None
+    shape = value.shape[1:]
+    single: list[Axes] = [(axis,) for axis in range(len(shape))]
+    choices: list[Axes] = [*single, *itertools.combinations(range(len(shape)), 2)]
+    places = np.arange(int(np.prod(shape))).reshape(shape)
+    for axes in choices if isinstance(symmetry, Permute) else [*single, ()]:
+        if len({shape[axis] for axis in axes}) > 1:
+            continue
+        maps = type(symmetry)("x", [axes]).generators({"x": places})
+        flat = value.reshape(len(value), -1)
+        if len(maps) == len(images) and all(
+            _same(each(flat), image.reshape(flat.shape)) for each, image in zip(maps, images, strict=True)
+        ):
+            return axes
+    return None
+
+
+def _same(one: np.ndarray, two: np.ndarray) -> bool:
+    return bool(np.allclose(one, two, rtol=SAME, atol=SAME * float(np.abs(one).max(initial=0.0)), equal_nan=True))
+
+
+def as_data(symmetries: Sequence[Symmetry]) -> list[dict[str, Any]]:
+    """Return symmetries as JSON can hold them."""
+    names = {kind: name for name, kind in KINDS.items()}
+    return [
+        {"kind": names[type(one)], "names": list(one.names), "axis": [list(axes) for axes in one.axis]}
+        for one in symmetries
+    ]
+
+
+def from_data(data: Sequence[Any]) -> list[Symmetry]:
+    """Return what ``as_data`` made such data of."""
+    return [KINDS[one["kind"]](list(one["names"]), [tuple(axes) for axes in one["axis"]]) for one in data]

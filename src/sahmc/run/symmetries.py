@@ -1,0 +1,80 @@
+"""The symmetries that a run uses: found by itself, or given and checked."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sahmc._support.traced import TracedFunction
+from sahmc._support.validate import require
+from sahmc.models.model import Model
+from sahmc.models.symmetries import Symmetries
+from sahmc.models.symmetry import Symmetry
+from sahmc.models.symmetry_search import Energies, Trial, places, search_symmetries
+from sahmc.run.start import Prepared, evaluate_starts
+from sahmc.tilt.tilts import TemperedTilt
+
+AUTO = "auto"
+"""The word for symmetries that are to be found."""
+
+
+def check_symmetries(given: Any) -> None:
+    """Raise ``ValueError`` for what cannot be symmetries."""
+    listed = isinstance(given, (list, tuple)) and all(isinstance(one, Symmetry) for one in given)
+    require(
+        given is None or listed or (isinstance(given, str) and given == AUTO),
+        'symmetries must be "auto", None or a list of Permute and Flip',
+        given,
+        'write symmetries=[sahmc.Permute(["mu", "sigma"])], say',
+    )
+
+
+def with_symmetries(model: Model, ready: Prepared, given: Any) -> Prepared:
+    """Return a run that knows the symmetries of its model, if there are any.
+
+    Those ``given`` are checked. Others are looked for where the run looks for modes and arrays have names: of a bare
+    vector nobody knows which numbers belong together.
+    """
+    found = _symmetries(model, ready, given)
+    return ready if found is None else ready._replace(plan=dataclasses.replace(ready.plan, symmetries=found))
+
+
+def _symmetries(model: Model, ready: Prepared, given: Any) -> Symmetries | None:
+    """Return the symmetries; None if there are none."""
+    plan, positions, unravel = ready.plan, ready.positions, ready.unravel
+    look = plan.looks_for_modes and plan.tilt is TemperedTilt
+    bare = jax.tree_util.treedef_is_leaf(jax.tree.structure(unravel(positions[0])))
+    if given is None or len(given) == 0 or (given == AUTO and (bare or not look)):
+        return None
+    ids, starts = places(unravel, positions[0]), np.asarray(positions)
+    trial = Trial(model, starts, unravel, 0, _quick(ready.energy_fn, starts))
+    if given == AUTO:
+        found = search_symmetries(trial, ids)
+        return Symmetries(found, ids) if found else None
+    for symmetry in given:
+        maps = symmetry.generators(ids)
+        must = "a symmetry must leave the log density, and the prior where it is apart, as they are"
+        require(
+            not maps or trial.holds(maps).all(), must, f"{symmetry}, which changes them", "check its names and axes"
+        )
+    return Symmetries(tuple(given), ids)
+
+
+def _quick(energy_fn: TracedFunction, starts: np.ndarray) -> Energies:
+    """Return a function that computes energies by code that is compiled for chains at ``starts`` anyway."""
+
+    def energies(points: np.ndarray) -> np.ndarray:
+        parts = []
+        for i in range(0, len(points), len(starts)):
+            block = points[i : i + len(starts)]
+            padded = np.concatenate([block, np.repeat(block[:1], len(starts) - len(block), axis=0)])
+            chains = evaluate_starts(energy_fn, jnp.asarray(padded, starts.dtype))[1].chains
+            base = np.zeros(len(starts)) if chains.base is None else np.asarray(chains.base.energy)
+            parts.append(np.stack([np.asarray(chains.energy), base], axis=1)[: len(block)])
+        return np.concatenate(parts)
+
+    return energies
