@@ -13,7 +13,6 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from jaxtyping import Array, Float
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 from scipy.special import ndtr
@@ -35,10 +34,10 @@ class Fold:
 
     group: Group
     """The group whose copies are folded."""
-    scores: tuple[Float[Array | np.ndarray, " numbers"], ...]
-    """The score of the parts of each exchange, as factors of their numbers; those of two parts follow."""
-    signs: tuple[Float[Array | np.ndarray, "parts numbers"], ...]
-    """The combination that decides on the sign of each part of each flip."""
+    scores: tuple[Any, ...]
+    """The score of the parts of each exchange, as factors (number,) of their numbers; those of two parts follow."""
+    signs: tuple[Any, ...]
+    """The combination that decides on the sign of each part of each flip, as factors (part, number)."""
 
     def move(self, position: Flat) -> Move:
         """Return the element of the group that carries a position, or each of several, into the domain."""

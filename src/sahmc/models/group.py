@@ -39,8 +39,8 @@ class Group:
 
     exchanges: tuple[Exchange, ...]
     """The parts that may change places."""
-    flips: tuple[Int[Array | np.ndarray, "parts numbers"], ...]
-    """The places of the numbers of each part that may change its sign."""
+    flips: tuple[Any, ...]
+    """The places of the numbers of each part that may change its sign, arrays (part, number)."""
 
     @property
     def log_order(self) -> float:

@@ -28,11 +28,22 @@ class Symmetries:
     """The symmetries, by names and axes."""
     ids: Ids
     """The place in the flat position of each number of the arrays that have these names."""
+    given: bool = False
+    """Whether they were given, and are to be used even if no mode has copies."""
 
     @property
     def group(self) -> Group:
         """The group that they make."""
         return make_group(self.each, self.ids)
+
+    def only(self, group: Group) -> Symmetries:
+        """Return those whose exchanges and flips are in a group."""
+        mine = self.group
+        tables = [*(exchange.single for exchange in mine.exchanges), *mine.flips]
+        theirs = [*(exchange.single for exchange in group.exchanges), *group.flips]
+        ordered = sorted(self.each, key=lambda one: isinstance(one, Flip))
+        kept = [one for one, table in zip(ordered, tables, strict=True) if any(_equal(table, t) for t in theirs)]
+        return Symmetries(tuple(kept), self.ids)
 
     def random_copies(self, positions: np.ndarray, rng: np.random.Generator) -> Move:
         """Return a random element of the group for each of some positions (..., dim)."""
@@ -90,6 +101,10 @@ def _carried(value: np.ndarray, images: Sequence[np.ndarray], symmetry: Symmetry
         ):
             return axes
     return None
+
+
+def _equal(one: Any, two: Any) -> bool:
+    return np.shape(one) == np.shape(two) and bool(np.all(np.asarray(one) == np.asarray(two)))
 
 
 def _same(one: np.ndarray, two: np.ndarray) -> bool:

@@ -61,7 +61,7 @@ def _symmetries(model: Model, ready: Prepared, given: Any) -> Symmetries | None:
         require(
             not maps or trial.holds(maps).all(), must, f"{symmetry}, which changes them", "check its names and axes"
         )
-    return Symmetries(tuple(given), ids)
+    return Symmetries(tuple(given), ids, given=True)
 
 
 def _quick(energy_fn: TracedFunction, starts: np.ndarray) -> Energies:

@@ -104,7 +104,7 @@ class Run:
             runner = StageRunner(rng_key, chunk_capacity(*ready.positions.shape), report, self.journal)
             context = WarmupContext(runner, ready.energy_fn, ready.plan)
             warm = warm_up(context, state, self.save_warmup, None if before is None else before.missed)
-            copies = None if ready.plan.symmetries is None else ready.plan.symmetries.group
+            copies = None if warm.symmetries is None else warm.symmetries.group
             warm = warm._replace(setup=dataclasses.replace(warm.setup, keep=self.kept, copies=copies))
             self.presses.hold()
             drawn = warm.runner.run(
@@ -172,8 +172,8 @@ class Run:
         plan, gain = self.ready.plan, warm.setup.gain
         names = ("draws", "tune", "chains", "thin", "target_accept", "theta", "adapt")
         known: tuple[Symmetry, ...] = ()
-        if plan.symmetries is not None and self.kept is None:
-            known = plan.symmetries.of_variables(self.unpack, np.asarray(self.ready.positions)[:CHECKED])
+        if warm.symmetries is not None and self.kept is None:
+            known = warm.symmetries.of_variables(self.unpack, np.asarray(self.ready.positions)[:CHECKED])
         return {
             "random_seed": self.seed,
             "kernel": plan.kernel.name,

@@ -18,7 +18,7 @@ from sahmc.run.loop import RunState
 from sahmc.run.start import evaluate_starts
 from sahmc.warmup.climb import run_climb
 from sahmc.warmup.pilot import PilotOutcome
-from sahmc.warmup.quotient import find_quotient, look_again
+from sahmc.warmup.quotient import Quotient, find_quotient, look_again
 from sahmc.warmup.rescue import stranded_height
 from sahmc.warmup.tempered import WarmupContext
 
@@ -47,8 +47,8 @@ class Landscape(NamedTuple):
     """The gradients spent on the search for modes."""
     found: Found | None = None
     """All that the search found; None where it did not look."""
-    fold: Fold | None = None
-    """The fold, where modes have copies."""
+    quotient: Quotient | None = None
+    """What is known of copies, where modes have any."""
 
 
 def explore(context: WarmupContext, piloted: PilotOutcome, shown: np.ndarray | None = None) -> Landscape:
@@ -66,10 +66,9 @@ def explore(context: WarmupContext, piloted: PilotOutcome, shown: np.ndarray | N
     kernel = piloted.plain if plan.has_prior else piloted.kernel
     done = run_climb(context, home, kernel, pilot, finder.scale, finder.draws, plan.climb_moves, piloted.spreads)
     lost = ~(done.energies < pilot.mean_energy + LOST_NATS + LOST_NATS_PER_DIM * dim)
-    spent, found, fold = 0, None, None
+    spent, found, quotient = 0, None, None
     if plan.looks_for_modes:
         back = done.draws[:, ~lost]
-        quotient = None
         if plan.symmetries is not None:
             near = [piloted.draws[-1], back[-1], done.hot]
             quotient, spent = find_quotient(context, plan.symmetries, finder.scale, np.concatenate(near))
@@ -82,13 +81,12 @@ def explore(context: WarmupContext, piloted: PilotOutcome, shown: np.ndarray | N
         found = finder.find(back[-1], modes, FarLook(hot, plan.search_batches, plan.probes))
         if quotient is not None and plan.symmetries is not None:
             quotient, finder, found = look_again(plan.symmetries, quotient, finder, found)
-            fold = quotient.fold
         modes, spent = found.jumps, spent + found.spent
         if int(modes.num) == 1 and not plan.has_prior:
             lost |= ~(done.energies < pilot.mean_energy + stranded_height(dim))
     state = _put_back(done.state, home, lost)
-    state = state if fold is None else _fold_chains(context, state, fold)
-    return Landscape(state, done.climb, finder, modes, int(lost.sum()), done.gradients, spent, found, fold)
+    state = state if quotient is None else _fold_chains(context, state, quotient.fold)
+    return Landscape(state, done.climb, finder, modes, int(lost.sum()), done.gradients, spent, found, quotient)
 
 
 def _fold_chains(context: WarmupContext, state: RunState, fold: Fold) -> RunState:

@@ -27,6 +27,8 @@ class Quotient(NamedTuple):
 
     fold: Fold
     """The fold."""
+    symmetries: Symmetries
+    """The symmetries by which the mode has copies."""
     minimum: np.ndarray
     """The lowest point of the mode, in the domain of the fold."""
     width: np.ndarray
@@ -83,4 +85,5 @@ def _told_by(symmetries: Symmetries, minimum: np.ndarray, factor: np.ndarray) ->
     if fold is None:
         return None
     width = np.sqrt((factor**2).sum(axis=1)).astype(minimum.dtype)
-    return Quotient(fold, fold(minimum), np.abs(fold.move(minimum)(width)).astype(float))
+    used = symmetries.only(fold.group)
+    return Quotient(fold, used, fold(minimum), np.abs(fold.move(minimum)(width)).astype(float))

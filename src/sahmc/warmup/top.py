@@ -146,7 +146,7 @@ def _is_long(piloted: PilotOutcome, found: Landscape) -> bool:
     if pilot is None or climb is None:
         return False
     barrier = fit_curve(climb, pilot.prior_share, pilot.u_min, pilot.dim).barrier(0.0)
-    several = int(found.modes.num) > 1 or found.fold is not None
+    several = int(found.modes.num) > 1 or found.quotient is not None
     return barrier > (LONG_WAY if several else LONG_LOOK_OUT)
 
 

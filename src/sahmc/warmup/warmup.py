@@ -11,6 +11,7 @@ from sahmc.kernels.jump import Jump
 from sahmc.kernels.symmetric import among_copies
 from sahmc.landscape.mode_finder import ModeFinder
 from sahmc.landscape.modes import Modes, no_modes
+from sahmc.models.symmetries import Symmetries
 from sahmc.results.records import ThetaTrace
 from sahmc.results.warmup_record import Pilot, WarmupRecord
 from sahmc.run.loop import Draw, RunState, Setup
@@ -21,6 +22,7 @@ from sahmc.warmup.adapt import Adapted, adapt, begin_adaptation, favour_posterio
 from sahmc.warmup.explore import Landscape, explore
 from sahmc.warmup.ladder import Ladder, build_ladder, level_steps, starting_theta
 from sahmc.warmup.pilot import PilotOutcome, run_pilot
+from sahmc.warmup.quotient import Quotient
 from sahmc.warmup.reference import Stay
 from sahmc.warmup.tempered import WarmupContext
 from sahmc.warmup.top import choose_top
@@ -51,6 +53,8 @@ class WarmedUp(NamedTuple):
     """The reference that was fitted but in which the ladder does not end, if any."""
     prior_mass: tuple[float, float] | None
     """The log of the mass of the prior and its error, where the ladder does not end in it and they were measured."""
+    symmetries: Symmetries | None = None
+    """The symmetries that are used: those that were given, or those by which modes have copies."""
 
 
 def warm_up(context: WarmupContext, state: RunState, save: bool = False, shown: np.ndarray | None = None) -> WarmedUp:
@@ -62,7 +66,7 @@ def warm_up(context: WarmupContext, state: RunState, save: bool = False, shown: 
     dtype = state.sahmc.chains.position.dtype
     piloted = run_pilot(context, state)
     explored = explore(context, piloted, shown)
-    context = replace(context, fold=explored.fold)
+    context = replace(context, fold=None if explored.quotient is None else explored.quotient.fold)
     top = choose_top(context, piloted, explored)
     context, plan, pilot, found, kernel = top.context, top.context.plan, top.pilot, top.found, top.kernel
 
@@ -101,7 +105,15 @@ def warm_up(context: WarmupContext, state: RunState, save: bool = False, shown: 
         draws=adapted.draws,
         beside=top.beside,
         prior_mass=top.prior_mass,
+        symmetries=_used(plan.symmetries, explored.quotient),
     )
+
+
+def _used(known: Symmetries | None, quotient: Quotient | None) -> Symmetries | None:
+    """Return those of the ``known`` symmetries that are used."""
+    if known is not None and known.given:
+        return known
+    return None if quotient is None else quotient.symmetries
 
 
 def _record(
