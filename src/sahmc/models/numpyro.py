@@ -220,6 +220,8 @@ def _is_simplex(site: Mapping[str, Any]) -> bool:
     from numpyro.distributions import constraints
 
     support = site["fn"].support
+    while isinstance(support, type(constraints.independent(constraints.real, 1))):
+        support = support.base_constraint
     return support is constraints.simplex and "_scan_current_index" not in site["infer"]
 
 

@@ -1,0 +1,298 @@
+"""Posteriors whose modes have copies: are the symmetries found, and what does it cost to draw from all copies alike?
+
+python benchmarks/symmetries.py models --seeds 3 --jobs 2   # nine models, beside sahmc without symmetries and NUTS
+python benchmarks/symmetries.py none                        # models without a symmetry: none may be found
+python benchmarks/symmetries.py cost                        # seconds that looking for symmetries takes of a run
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import multiprocessing
+import os
+import platform
+import time
+import warnings
+
+import numpy as np
+
+
+def mixture(parts, ordered=False):
+    """Gaussians with unknown weights, means and widths; clusters six widths apart, of unequal size."""
+    import jax.numpy as jnp
+    import numpyro
+    import numpyro.distributions as dist
+
+    rng = np.random.default_rng(parts)
+    sizes = np.maximum(10, 60 * parts * rng.dirichlet(3 * np.ones(parts))).astype(int)
+    centres = 6.0 * (np.arange(parts) - (parts - 1) / 2)
+    y = np.concatenate([rng.normal(c, 1.0, n) for c, n in zip(centres, sizes, strict=True)])
+
+    def model():
+        weights = numpyro.sample("weights", dist.Dirichlet(2 * jnp.ones(parts)))
+        mu = part_means("mu", parts, 0.0, 3.0 * parts, ordered)
+        with numpyro.plate("part", parts):
+            sigma = numpyro.sample("sigma", dist.LogNormal(0, 0.5))
+        numpyro.sample("y", dist.MixtureSameFamily(dist.Categorical(weights), dist.Normal(mu, sigma)), obs=y)
+
+    def invariants(draw):
+        moments = (draw["mu"].sum(-1), (draw["mu"] ** 2).sum(-1), draw["sigma"].sum(-1), (draw["weights"] ** 2).sum(-1))
+        return np.stack([*moments, draw["mu"].max(-1)], axis=-1)
+
+    return model, invariants, lambda draw: first_is_largest(draw["mu"])
+
+
+def part_means(name, parts, centre, spread, ordered):
+    """Means of parts with normal priors, in increasing order if they are to be ``ordered``."""
+    import jax.numpy as jnp
+    import numpyro
+    import numpyro.distributions as dist
+
+    if ordered:
+        prior = dist.Normal(centre, spread).expand([parts]).to_event(1)
+        return numpyro.sample(name, dist.TransformedDistribution(prior, dist.transforms.OrderedTransform()))
+    with numpyro.plate("part", parts):
+        return numpyro.sample(name, dist.Normal(centre, spread))
+
+
+def hidden_states(parts=4, ordered=False):
+    """A hidden Markov model: states with means, and a matrix of transitions of which both axes change."""
+    import jax
+    import jax.numpy as jnp
+    import numpyro
+    import numpyro.distributions as dist
+
+    rng = np.random.default_rng(1)
+    matrix, state, y = 0.7 * np.eye(parts) + 0.3 / parts, 0, []
+    for _ in range(200):
+        state = rng.choice(parts, p=matrix[state] / matrix[state].sum())
+        y.append(rng.normal(2.5 * state, 0.7))
+    y = np.array(y)
+
+    def model():
+        rows = numpyro.sample("matrix", dist.Dirichlet(jnp.ones(parts)).expand([parts]).to_event(1))
+        mu = part_means("mu", parts, 4.0, 4.0, ordered)
+        sigma = numpyro.sample("sigma", dist.LogNormal(0, 0.5))
+        emission = dist.Normal(mu, sigma).log_prob(y[:, None])
+
+        def step(log_alpha, emitted):
+            return jax.nn.logsumexp(log_alpha[:, None] + jnp.log(rows), axis=0) + emitted, None
+
+        last, _ = jax.lax.scan(step, emission[0] - math.log(parts), emission[1:])
+        numpyro.factor("y", jax.nn.logsumexp(last))
+
+    def invariants(draw):
+        stay = np.trace(draw["matrix"], axis1=-2, axis2=-1)
+        return np.stack([draw["mu"].sum(-1), (draw["mu"] ** 2).sum(-1), draw["sigma"], stay], axis=-1)
+
+    return model, invariants, lambda draw: first_is_largest(draw["mu"])
+
+
+def latent_classes(parts=3, ordered=False):
+    """Classes of answers to ten questions; the order is that of the first question's log odds."""
+    import jax
+    import jax.numpy as jnp
+    import numpyro
+    import numpyro.distributions as dist
+
+    rng = np.random.default_rng(2)
+    chance = np.array([[0.9] * 5 + [0.2] * 5, [0.2] * 3 + [0.8] * 4 + [0.1] * 3, [0.5] * 5 + [0.95] * 5])
+    y = (rng.random((150, 10)) < chance[rng.choice(3, 150, p=[0.5, 0.3, 0.2])]).astype(float)
+
+    def model():
+        weights = numpyro.sample("weights", dist.Dirichlet(2 * jnp.ones(parts)))
+        first = part_means("first", parts, 0.0, 1.5, ordered)
+        with numpyro.plate("part", parts):
+            others = numpyro.sample("others", dist.Normal(0, 1.5).expand([9]).to_event(1))
+        odds = jnp.concatenate([first[:, None], others], axis=1)
+        each = y @ jax.nn.log_sigmoid(odds).T + (1 - y) @ jax.nn.log_sigmoid(-odds).T
+        numpyro.factor("y", jnp.sum(jax.nn.logsumexp(each + jnp.log(weights), axis=1)))
+
+    def invariants(draw):
+        return np.stack(
+            [(draw["weights"] ** 2).sum(-1), draw["first"].sum(-1), (draw["others"] ** 2).sum((-1, -2))], axis=-1
+        )
+
+    return model, invariants, lambda draw: first_is_largest(draw["weights"])
+
+
+def factors(parts, ordered=False):
+    """Factors with sparse loadings, which may change places and signs; in order of one loading each for NUTS."""
+    import jax.numpy as jnp
+    import numpyro
+    import numpyro.distributions as dist
+
+    rng = np.random.default_rng(3)
+    loadings = np.zeros((12, parts))
+    for k in range(parts):
+        mine = slice(k * 12 // parts, (k + 1) * 12 // parts)
+        loadings[mine, k] = rng.uniform(0.8, 1.6, 12 // parts) * rng.choice([-1, 1], 12 // parts)
+    y = rng.normal(size=(120, parts)) @ loadings.T + 0.6 * rng.normal(size=(120, 12))
+    second = y.T @ y
+
+    def model():
+        sigma = numpyro.sample("sigma", dist.LogNormal(0, 0.5))
+        if ordered:  # one loading of each factor is known to be positive
+            free = numpyro.sample("free", dist.Laplace(0, 0.5).expand([12, parts]).to_event(2))
+            anchor = numpyro.sample("anchor", dist.Exponential(2.0).expand([parts]).to_event(1))
+            places = np.array([k * 12 // parts for k in range(parts)])
+            loading = numpyro.deterministic("loading", free.at[places, np.arange(parts)].set(anchor))
+        else:
+            loading = numpyro.sample("loading", dist.Laplace(0, 0.5).expand([12, parts]).to_event(2))
+        covariance = loading @ loading.T + sigma**2 * jnp.eye(12)
+        root = jnp.linalg.cholesky(covariance)
+        solved = jnp.linalg.solve(covariance, second)
+        numpyro.factor("y", -0.5 * jnp.trace(solved) - len(y) * jnp.log(jnp.diag(root)).sum())
+
+    def invariants(draw):
+        load = draw["loading"]
+        return np.stack([draw["sigma"], (load**2).sum((-1, -2)), np.abs(load).sum((-1, -2))], axis=-1)
+
+    def exact(draw):
+        load = draw["loading"]
+        largest = first_is_largest((load**2).sum(-2))
+        return np.concatenate([largest, (load[..., 0, :] > 0) - 0.5 + 1 / parts], axis=-1)
+
+    return model, invariants, exact
+
+
+def network(ordered=False):
+    """The network of the examples: five hidden units, which may change places and signs."""
+    import jax.numpy as jnp
+    import numpyro
+    import numpyro.distributions as dist
+
+    rng = np.random.default_rng(0)
+    x = np.sort(np.concatenate([rng.uniform(-2.2, -0.5, 20), rng.uniform(0.5, 2.2, 20)]))
+    y = np.sin(2.2 * x) + 0.3 * x + 0.15 * rng.standard_normal(40)
+
+    def predicted(draw, at, numpy):
+        hidden = numpy.tanh(at[:, None] * draw["slope"][..., None, :] + draw["bias"][..., None, :])
+        return (hidden * draw["out"][..., None, :]).sum(-1) + draw["level"][..., None]
+
+    def model():
+        with numpyro.plate("unit", 5):
+            names = {"slope": 2.0, "bias": 2.0, "out": 1.0}
+            draw = {name: numpyro.sample(name, dist.Normal(0, sd)) for name, sd in names.items()}
+        draw["level"] = numpyro.sample("level", dist.Normal(0, 1))
+        noise = numpyro.sample("noise", dist.LogNormal(-2, 0.5))
+        numpyro.sample("y", dist.Normal(predicted(draw, x, jnp), noise), obs=y)
+
+    def invariants(draw):
+        return np.concatenate([predicted(draw, np.array([-1.5, 0.0, 1.5]), np), draw["noise"][..., None]], axis=-1)
+
+    return model, invariants, lambda draw: (draw["out"] > 0) - 0.5 + 1 / 5
+
+
+def first_is_largest(values):
+    """Whether each part is the one with the largest value: 1 / K of the mass for each."""
+    return (values == values.max(-1, keepdims=True)).astype(float)
+
+
+MODELS = {
+    "mixture, 3": (mixture, {"parts": 3}, 3),
+    "mixture, 5": (mixture, {"parts": 5}, 5),
+    "mixture, 10": (mixture, {"parts": 10}, 10),
+    "hidden states, 4": (hidden_states, {}, 4),
+    "latent classes, 3": (latent_classes, {}, 3),
+    "factors, 2": (factors, {"parts": 2}, 2),
+    "factors, 3": (factors, {"parts": 3}, 3),
+    "network, 5": (network, {}, 5),
+}
+
+
+def one_run(task):
+    """One model, one way to sample it, one seed: a row of figures."""
+    name, how, seed = task
+    make, options, parts = MODELS[name]
+    model, invariants, exact = make(**options, ordered=how == "NUTS")
+    if how == "NUTS":
+        draws, weight, gradients, about = run_nuts(model, seed)
+    else:
+        draws, weight, gradients, about = run_sahmc(model, seed, None if how == "without" else "auto")
+    from sahmc.tilt.importance import weighted_ess, weighted_mean
+
+    ess = weighted_ess(invariants(draws), weight)
+    error = math.nan if how == "NUTS" else np.abs(weighted_mean(exact(draws), weight).mean - 1 / parts).max()
+    row = {"error": float(error), "ess": float(ess.min()), "gradients": gradients, **about}
+    print(name, how, seed, row, flush=True)
+    return (name, how), row
+
+
+def run_sahmc(model, seed, symmetries):
+    import sahmc
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        run = sahmc.sample(model, random_seed=seed, progressbar=False, symmetries=symmetries)
+    draws = {name: np.asarray(value, float) for name, value in run.draws.items()}
+    errors = sum(finding.severity == "error" for finding in run.findings)
+    about = {
+        "found": "; ".join(f"{type(one).__name__} {', '.join(one.names)}" for one in run.symmetries),
+        "modes": len(run.modes()),
+        "errors": errors,
+        "warnings": len(run.findings) - errors,
+        "codes": ",".join(finding.code for finding in run.findings),
+        "rhat": "",
+        "evidence": tuple(round(float(x), 3) for x in run.log_evidence()),
+    }
+    return draws, run.weight, run.num_gradients, about
+
+
+def run_nuts(model, seed):
+    import jax
+    from numpyro.infer import MCMC, NUTS
+
+    chains, num = 4, 1000
+    nuts = MCMC(
+        NUTS(model), num_warmup=num, num_samples=num, num_chains=chains, chain_method="vectorized", progress_bar=False
+    )
+    nuts.warmup(jax.random.key(seed), extra_fields=("num_steps",), collect_warmup=True)
+    gradients = int(nuts.get_extra_fields()["num_steps"].sum())
+    nuts.run(jax.random.key(seed + 1), extra_fields=("num_steps",))
+    gradients += int(nuts.get_extra_fields()["num_steps"].sum())
+    draws = {name: np.asarray(value, float) for name, value in nuts.get_samples(group_by_chain=True).items()}
+    about = {"found": "", "modes": 0, "errors": 0, "warnings": 0, "codes": "", "rhat": "", "evidence": ()}
+    return draws, np.full((chains, num), 1 / (chains * num)), gradients, about
+
+
+def models_table(rows):
+    """Print a row for each model and way."""
+    print("\n| model | symmetries found | way | error of a symmetric probability | least ESS of 1000 gradients | "
+          "modes | errors, warnings |")
+    print("|---|---|---|---|---|---|---|")
+    for name in MODELS:
+        for how in ("auto", "without", "NUTS"):
+            mine = [row for key, row in rows if key == (name, how)]
+            if not mine:
+                continue
+            error = max(row["error"] for row in mine)
+            ess = np.median([1000 * row["ess"] / row["gradients"] for row in mine])
+            modes = "-".join(str(x) for x in sorted({min(row["modes"] for row in mine), max(r["modes"] for r in mine)}))
+            alarms = f"{sum(r['errors'] for r in mine)}, {sum(r['warnings'] for r in mine)}"
+            shown = ("-", "-", "-") if how == "NUTS" else (f"{error:.4f}", modes, alarms)
+            print(f"| {name} | {mine[0]['found']} | {how} | {shown[0]} | {ess:.2f} | {shown[1]} | {shown[2]} |")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=["models"])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--names", default=";".join(MODELS))
+    parser.add_argument("--ways", default="auto,without,NUTS")
+    parser.add_argument("--jobs", type=int, default=2)
+    args = parser.parse_args()
+    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
+    tasks = [(n, h, s) for s in range(args.seeds) for n in args.names.split(";") for h in args.ways.split(",")]
+    with multiprocessing.get_context("spawn").Pool(args.jobs) as pool:
+        models_table(list(pool.imap_unordered(one_run, tasks, chunksize=1)))
+    import jax
+
+    import sahmc
+
+    print(f"\nsahmc {sahmc.__version__}, {platform.machine()} CPU, jax {jax.__version__}, {time.strftime('%Y-%m-%d')}.")
+
+
+if __name__ == "__main__":
+    main()
