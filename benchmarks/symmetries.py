@@ -45,7 +45,6 @@ def mixture(parts, ordered=False):
 
 def part_means(name, parts, centre, spread, ordered):
     """Means of parts with normal priors, in increasing order if they are to be ``ordered``."""
-    import jax.numpy as jnp
     import numpyro
     import numpyro.distributions as dist
 
@@ -259,8 +258,10 @@ def run_nuts(model, seed):
 
 def models_table(rows):
     """Print a row for each model and way."""
-    print("\n| model | symmetries found | way | error of a symmetric probability | least ESS of 1000 gradients | "
-          "modes | errors, warnings |")
+    print(
+        "\n| model | symmetries found | way | error of a symmetric probability | least ESS of 1000 gradients | "
+        "modes | errors, warnings |"
+    )
     print("|---|---|---|---|---|---|---|")
     for name in MODELS:
         for how in ("auto", "without", "NUTS"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import numpy as np
 
 from sahmc._support.traced import TracedFunction
@@ -9,7 +10,8 @@ from sahmc.landscape.descent import energies, in_blocks
 
 ENERGIES_AT_ONCE, MANY_AT_ONCE, MANY = 256, 8192, 2**15
 """The number of points whose energies and gradients are computed at once, so that this is compiled once; the number
-where there are many points; and how many those are."""
+on a GPU where there are many points; and how many those are. On a CPU with few cores XLA may wait for ever where a
+thousand linear systems are solved at once."""
 CURVE_STEP = 0.03
 """The distance, in units of the scale of each coordinate, over which the curvature at a minimum is measured."""
 WIDEST, NARROWEST = 10.0, 1e-5
@@ -28,7 +30,8 @@ LAPLACE_DIM = 128
 def energies_and_gradients(energy_fn: TracedFunction, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the energies and gradients of points (point, dim); gradients are nan where there are none."""
     values, grads = np.empty(len(points)), np.empty(points.shape)
-    for block, padded in in_blocks(points, ENERGIES_AT_ONCE if len(points) < MANY else MANY_AT_ONCE):
+    few = len(points) < MANY or jax.default_backend() == "cpu"
+    for block, padded in in_blocks(points, ENERGIES_AT_ONCE if few else MANY_AT_ONCE):
         value, grad = energies(energy_fn, padded)
         num = len(values[block])
         values[block], grads[block] = np.asarray(value)[:num], np.nan if grad is None else np.asarray(grad)[:num]

@@ -97,10 +97,10 @@ class Move:
 
 def exchanged(position: Flat, exchange: Exchange, order: Any) -> Move:
     """Return the element that puts part ``order[k]`` (..., parts) in the place of part k, for positions like these."""
-    still = Move.identity(position)
-    places = _put(still.places, exchange.single, exchange.single[order])
+    still, as_array = Move.identity(position), numpy_of(position).asarray
+    places = _put(still.places, exchange.single, as_array(exchange.single)[order])
     if exchange.double.shape[-1]:
-        moved = exchange.double[order[..., :, None], order[..., None, :]]
+        moved = as_array(exchange.double)[order[..., :, None], order[..., None, :]]
         places = _put(places, exchange.double, moved)
     return Move(places, still.sign)
 

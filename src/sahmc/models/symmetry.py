@@ -45,7 +45,7 @@ class Symmetry(ABC):
         they are nested; "x" for a position that is one array.
     ``axis``
         The axis along which they change, an int; or a list with an entry for each name, an int, a tuple of axes that
-        change in the same way, or () for an array that changes as a whole. Default 0.
+        change in the same way, or () for an array that changes as a whole. Of one name, the entry will do. Default 0.
     """
 
     names: Any
@@ -53,7 +53,7 @@ class Symmetry(ABC):
 
     def __post_init__(self) -> None:
         names = (self.names,) if isinstance(self.names, str) else tuple(self.names)
-        given = self.axis
+        given = [self.axis] if isinstance(self.names, str) and isinstance(self.axis, tuple) else self.axis
         axes = [given] * len(names) if isinstance(given, int) else list(given)
         require(
             len(axes) == len(names) > 0 and len(set(names)) == len(names),

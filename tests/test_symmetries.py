@@ -1,0 +1,130 @@
+"""Posteriors whose modes have copies: one mode to the run, all copies alike in the draws, one of them in the tables."""
+
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+
+import sahmc
+from sahmc.models.positions import Unpacker
+from sahmc.models.symmetries import Symmetries, as_data, from_data
+
+RNG = np.random.default_rng(0)
+DATA = np.concatenate([RNG.normal(-4, 1, 40), RNG.normal(0, 0.6, 30), RNG.normal(5, 1.2, 60)])
+
+
+def mixture(y=DATA):
+    weights = numpyro.sample("weights", dist.Dirichlet(jnp.ones(3)))
+    with numpyro.plate("part", 3):
+        mu = numpyro.sample("mu", dist.Normal(0, 5))
+        sigma = numpyro.sample("sigma", dist.LogNormal(0, 0.5))
+    numpyro.deterministic("precision", 1 / sigma**2)
+    numpyro.deterministic("overall", jnp.sum(weights * mu))
+    numpyro.sample("y", dist.MixtureSameFamily(dist.Categorical(weights), dist.Normal(mu, sigma)), obs=y)
+
+
+def run(model, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return sahmc.sample(model, draws=300, tune=500, chains=16, random_seed=0, progressbar=False, **options)
+
+
+@pytest.fixture(scope="module")
+def result():
+    return run(mixture)
+
+
+def test_copies_are_one_mode_and_every_order_has_its_share(result):
+    (mode,) = [mode for mode in result.modes() if mode.mass > 0.01]
+    assert mode.copies == 6 and "copies" in str(result.modes())
+    (symmetry,) = result.symmetries
+    assert set(symmetry.names) == {"mu", "sigma", "weights", "precision"}
+    order = (np.argsort(result.draws["mu"], axis=-1) * [9, 3, 1]).sum(-1)
+    share = np.array([result.weight[order == k].sum() for k in np.unique(order)])
+    error = np.sqrt(5 / 36 * (result.weight**2).sum())  # that of independent draws
+    assert len(share) == 6 and np.abs(share - 1 / 6).max() < 4 * error
+    assert not [finding for finding in result.findings if finding.severity == "error"]
+
+
+def test_tables_are_of_relabelled_draws(result):
+    table = result.summary().to_dataframe()
+    means = sorted(table.loc[[f"mu[{k}]" for k in range(3)], "mean"])
+    raw = float(result.expectation().mean["mu"][0])
+    assert np.allclose(means, [-4, 0, 5], atol=0.6) and np.abs(raw - np.array(means)).min() > 0.1
+    assert "may change places" in str(result.summary()) and table["sd"].max() < 2.5
+    tree = result.to_datatree()
+    assert np.ptp(np.asarray(tree["relabelled_posterior"]["mu"])[..., 0]) < np.ptp(np.asarray(tree["posterior"]["mu"]))
+    assert np.allclose(np.sort(result.relabel()["mu"], axis=-1), np.sort(result.draws["mu"], axis=-1))
+
+
+def test_what_is_saved_is_still_known(result, tmp_path):
+    result.save(tmp_path / "run.nc")
+    loaded = sahmc.Result.load(tmp_path / "run.nc")
+    assert loaded.symmetries == result.symmetries and [m.copies for m in loaded.modes()][0] == 6
+    assert np.array_equal(loaded.relabel()["mu"], result.relabel()["mu"])
+
+
+def test_without_them_all_copies_are_modes(result):
+    plain = run(mixture, symmetries=None)
+    assert plain.symmetries == () and len(plain.modes()) >= 6
+    one, two = result.log_evidence(), plain.log_evidence()
+    assert abs(one.mean - two.mean) < 4 * np.hypot(one.mcse, two.mcse)
+
+
+def test_what_is_given_is_checked():
+    start = {"a": jnp.zeros(2), "b": jnp.zeros(2)}
+
+    def log_density(p):
+        return -0.5 * jnp.sum((p["a"] - jnp.array([1.0, 1.001])) ** 2) - 0.5 * jnp.sum(p["b"] ** 2)
+
+    with pytest.raises(ValueError, match="must leave the log density.*Permute"):
+        run(log_density, initvals=start, symmetries=[sahmc.Permute("a")])
+    with pytest.raises(ValueError, match='"auto", None or a list'):
+        run(log_density, initvals=start, symmetries="all")
+    given = run(log_density, initvals=start, symmetries=[sahmc.Flip("b")])
+    assert given.symmetries == (sahmc.Flip("b"),)
+    assert run(log_density, initvals=start).symmetries == ()  # b is symmetric, and has no copies
+
+
+def test_variables_that_follow_a_symmetry_are_found():
+    ids = {"a": np.arange(3), "c": np.arange(3, 4)}
+    symmetries = Symmetries((sahmc.Permute("a"), sahmc.Flip("c", ())), ids)
+    points = np.random.default_rng(0).normal(size=(4, 4)).astype(np.float32)
+
+    def variables(z):
+        a, c = z["a"], z["c"]
+        return {"a": jnp.exp(a), "table": a[:, None] * a, "total": a.sum(), "both": c * a, "odd": a[0] * a}
+
+    unravel = lambda flat: {"a": flat[:3], "c": flat[3:]}  # noqa: E731
+    unpack = Unpacker.of(sahmc.Model(log_density=lambda z: 0.0, constrain=variables), unravel, jnp.asarray(points[0]))
+    found = symmetries.of_variables(unpack, points)
+    assert [sorted(one.pairs) for one in found] == [[("a", (0,)), ("both", (0,)), ("table", (0, 1))], [("both", ())]]
+    assert from_data(as_data(found)) == list(found)
+
+
+def test_a_checkpoint_knows_them(tmp_path):
+    options = {"checkpoint": tmp_path / "run"}
+    first = run(mixture, **options)
+    again = sahmc.resume(tmp_path / "run", progressbar=False)
+    assert np.array_equal(first.draws["mu"], again.draws["mu"])
+    with pytest.raises(ValueError, match="the symmetries changed"):
+        run(mixture, symmetries=None, **options)
+
+
+def test_a_simplex_keeps_its_mass():
+    """The evidence of no data is 0 with logits in place of sticks, and shares of a Dirichlet are what they are."""
+
+    def prior():
+        numpyro.sample("w", dist.Dirichlet(jnp.array([1.0, 2.0, 4.0])))
+
+    made = sahmc.from_numpyro(prior)
+    axis = np.linspace(-12, 12, 121)
+    grid = np.stack(np.meshgrid(axis, axis, axis, indexing="ij"), axis=-1).reshape(-1, 3).astype(np.float32)
+    log_prior = np.asarray(jax.jit(jax.vmap(lambda z: made.log_prior({"w": z})))(jnp.asarray(grid)), float)
+    mass = np.exp(log_prior) * (axis[1] - axis[0]) ** 3
+    share = np.asarray(jax.nn.softmax(grid, axis=1))
+    assert abs(mass.sum() - 1) < 0.01 and np.allclose(mass @ share, np.array([1, 2, 4]) / 7, atol=0.01)
