@@ -64,7 +64,7 @@ def test_tables_are_of_relabelled_draws(result):
 def test_what_is_saved_is_still_known(result, tmp_path):
     result.save(tmp_path / "run.nc")
     loaded = sahmc.Result.load(tmp_path / "run.nc")
-    assert loaded.symmetries == result.symmetries and [m.copies for m in loaded.modes()][0] == 6
+    assert loaded.symmetries == result.symmetries and next(m.copies for m in loaded.modes()) == 6
     assert np.array_equal(loaded.relabel()["mu"], result.relabel()["mu"])
 
 
@@ -81,7 +81,7 @@ def test_what_is_given_is_checked():
     def log_density(p):
         return -0.5 * jnp.sum((p["a"] - jnp.array([1.0, 1.001])) ** 2) - 0.5 * jnp.sum(p["b"] ** 2)
 
-    with pytest.raises(ValueError, match="must leave the log density.*Permute"):
+    with pytest.raises(ValueError, match=r"must leave the log density.*Permute"):
         run(log_density, initvals=start, symmetries=[sahmc.Permute("a")])
     with pytest.raises(ValueError, match='"auto", None or a list'):
         run(log_density, initvals=start, symmetries="all")
