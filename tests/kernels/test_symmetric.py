@@ -1,4 +1,4 @@
-"""Moves among copies leave the density of the domain as it is, whatever the metric; a map that is no symmetry does not."""
+"""Moves among copies leave the density of the domain as it is, whatever the metric; maps that are no symmetry do not."""
 
 import jax
 import jax.numpy as jnp
