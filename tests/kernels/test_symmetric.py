@@ -1,4 +1,4 @@
-"""Moves among copies leave the density of the domain as it is, whatever the metric; maps that are no symmetry do not."""
+"""Moves among copies leave the density of the domain as it is, whatever the metric."""
 
 import jax
 import jax.numpy as jnp
