@@ -1,8 +1,8 @@
 """Posteriors whose modes have copies: are the symmetries found, and what does it cost to draw from all copies alike?
 
 python benchmarks/symmetries.py models --seeds 3 --jobs 2   # nine models, beside sahmc without symmetries and NUTS
-python benchmarks/symmetries.py none                        # models without a symmetry: none may be found
-python benchmarks/symmetries.py cost                        # seconds that looking for symmetries takes of a run
+python benchmarks/symmetries.py none                        # models without one, or almost with one: what is found
+python benchmarks/symmetries.py cost                        # what looking for symmetries costs where there are none
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ import warnings
 import numpy as np
 
 
-def mixture(parts, ordered=False):
-    """Gaussians with unknown weights, means and widths; clusters six widths apart, of unequal size."""
+def mixture(parts, ordered=False, almost=0.0):
+    """Gaussians with unknown weights, means and widths; clusters six widths apart, of unequal size.
+
+    ``almost`` is by how much the priors of their widths differ from part to part.
+    """
     import jax.numpy as jnp
     import numpyro
     import numpyro.distributions as dist
@@ -33,7 +36,7 @@ def mixture(parts, ordered=False):
         weights = numpyro.sample("weights", dist.Dirichlet(2 * jnp.ones(parts)))
         mu = part_means("mu", parts, 0.0, 3.0 * parts, ordered)
         with numpyro.plate("part", parts):
-            sigma = numpyro.sample("sigma", dist.LogNormal(0, 0.5))
+            sigma = numpyro.sample("sigma", dist.LogNormal(almost * jnp.arange(parts), 0.5))
         numpyro.sample("y", dist.MixtureSameFamily(dist.Categorical(weights), dist.Normal(mu, sigma)), obs=y)
 
     def invariants(draw):
@@ -276,15 +279,73 @@ def models_table(rows):
             print(f"| {name} | {mine[0]['found']} | {how} | {shown[0]} | {ess:.2f} | {shown[1]} | {shown[2]} |")
 
 
+def plain_models():
+    """Models by name that have no symmetry by which parts change places, or almost have one."""
+    import sys
+    from pathlib import Path
+
+    sys.path += [str(Path(__file__).parents[1] / "tests" / "helpers"), str(Path(__file__).parent)]
+    import everyday_models
+    import models_numpyro
+
+    import sahmc
+
+    made = {name: (sahmc.from_numpyro(model, *args), None) for name, (model, args) in models_numpyro.MODELS.items()}
+    for name in ("logistic", "poisson", "counties", "sinusoid", "decay", "autoregression", "length-scale"):
+        model, start, _ = everyday_models.MODELS[name]()
+        made[name] = model, start
+    for parts in (3, 5, 10):
+        made[f"mixture of {parts}, almost"] = sahmc.from_numpyro(mixture(parts, almost=1e-4)[0]), None
+    return made
+
+
+def none_table():
+    """Print what is found in models without a symmetry."""
+    import sahmc
+
+    for number, (name, (model, start)) in enumerate(plain_models().items(), 1):
+        began = time.perf_counter()
+        found = sahmc.find_symmetries(model, start)
+        print(f"{number:2d} {name}: {found or 'none'}, {time.perf_counter() - began:.2f} s", flush=True)
+
+
+def cost_table():
+    """Print what looking takes of the seconds of a first run, where nothing is found."""
+    import sahmc
+    from sahmc.run import symmetries
+
+    look, spent = symmetries._symmetries, []
+
+    def timed(*args):
+        began = time.perf_counter()
+        found = look(*args)
+        spent.append(time.perf_counter() - began)
+        return found
+
+    symmetries._symmetries = timed
+    for name in ("regression", "schools", "logistic", "autoregression"):
+        model, start = plain_models()[name]
+        began = time.perf_counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            run = sahmc.sample(model, start, random_seed=0, progressbar=False)
+        whole = time.perf_counter() - began
+        print(
+            f"{name}: {spent[-1]:.3f} s of {whole:.1f} s, {100 * spent[-1] / whole:.2f} %, {run.symmetries or 'none'}"
+        )
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["models"])
+    parser.add_argument("what", choices=["models", "none", "cost"])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--names", default=";".join(MODELS))
     parser.add_argument("--ways", default="auto,without,NUTS")
     parser.add_argument("--jobs", type=int, default=2)
     args = parser.parse_args()
     os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
+    if args.what != "models":
+        return none_table() if args.what == "none" else cost_table()
     tasks = [(n, h, s) for s in range(args.seeds) for n in args.names.split(";") for h in args.ways.split(",")]
     with multiprocessing.get_context("spawn").Pool(args.jobs) as pool:
         models_table(list(pool.imap_unordered(one_run, tasks, chunksize=1)))
