@@ -54,7 +54,15 @@ def test_ctrl_c_in_the_second_pass_returns_the_first(needle_missed, monkeypatch)
     assert found.warmup.late == 0 and found.draws.shape == (32, 300, 10)
 
 
-def test_ctrl_c_before_the_second_pass_prevents_it(needle_missed, monkeypatch):
+@pytest.fixture
+def ctrl_c():
+    """Ctrl-C as it is at a terminal; a process that was started in the background ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_before_the_second_pass_prevents_it(needle_missed, ctrl_c, monkeypatch):
     usual = outcome.Live.find_modes
 
     def press(live, draws):

@@ -15,7 +15,7 @@ class Wide(BasinMap):
     """A unit Gaussian, beside which there may be a needle; points that go downhill are remembered."""
 
     def __init__(self):
-        self.scale, self.dtype, self.energy_fn, self.spent = np.ones(DIM), np.float32, self, 0
+        self.scale, self.dtype, self.energy_fn, self.spent, self.fold = np.ones(DIM), np.float32, self, 0, None
         self.basin, self.chosen, self.needle = np.zeros(1, int), np.zeros((0, DIM)), None
 
     def look(self, points):
