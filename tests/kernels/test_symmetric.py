@@ -7,8 +7,9 @@ import pytest
 
 from sahmc import HMC, DiagonalMetric, NoTilt, Permute, TiltedTarget
 from sahmc._support.pytree import updated
+from sahmc.kernels.around import plain
 from sahmc.kernels.jump import Jump
-from sahmc.kernels.symmetric import Symmetric, among_copies, plain
+from sahmc.kernels.symmetric import Symmetric, among_copies
 from sahmc.landscape.fold import Fold
 from sahmc.landscape.modes import fit_modes
 from sahmc.landscape.parts import Parts

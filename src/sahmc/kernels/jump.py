@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Key
 
 from sahmc._support.pytree import strategy, updated
-from sahmc.hamiltonian.spread import Spread
+from sahmc.kernels.around import Around
 from sahmc.kernels.base import Kernel, TransitionInfo, draw_noise
 from sahmc.kernels.decision import decide
 from sahmc.landscape.fold import Fold
@@ -27,7 +27,7 @@ of the latter: the reference is then one Gaussian over all of them."""
 
 
 @strategy
-class Jump(Kernel):
+class Jump(Around):
     """The moves of ``kernel``, and now and then a jump to the corresponding point of another mode.
 
     A position belongs to one mode, k. Another, k', is drawn, and x' = m' + L' L^-1 (x - m) proposed, where m and
@@ -57,33 +57,9 @@ class Jump(Kernel):
     name: ClassVar[str] = "jump"
     uses_gradient: ClassVar[bool] = True
 
-    @property
-    def step_size(self) -> Any:
-        """The step size of ``kernel``."""
-        return self.kernel.step_size
-
-    @property
-    def rung_moves(self) -> int:  # type: ignore[override]
-        """The moves of ``kernel`` at one temperature of the climb."""
-        return self.kernel.rung_moves
-
-    @property
-    def max_tree_depth(self) -> int:  # type: ignore[override]
-        """The largest tree depth of ``kernel``."""
-        return self.kernel.max_tree_depth
-
-    @property
-    def moves(self) -> int:
-        """The number of moves of ``kernel``, jumps among them, that make one iteration of ``sample``."""
-        return self.kernel.moves
-
     def describe(self) -> dict[str, Any]:
         """Return what a person would want to know of ``kernel``, and that there are jumps."""
-        return {**self.kernel.describe(), "jumps": True}
-
-    def tuned(self, step_size: Any, spread: Spread) -> Jump:
-        """Return this kernel with everything that ``kernel`` left open filled in."""
-        return updated(self, kernel=self.kernel.tuned(step_size, spread))
+        return {**super().describe(), "jumps": True}
 
     def refresh(self, rng_key: Key[Array, ""]) -> Jump:
         """Draw whether all chains try to jump in this move, or none; and what ``kernel`` shares."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 from jaxtyping import Array, Key
 
 from sahmc._support.pytree import strategy, updated
-from sahmc.hamiltonian.spread import Spread
+from sahmc.kernels.around import Around
 from sahmc.kernels.base import Kernel, TransitionInfo
 from sahmc.kernels.jump import Jump
 from sahmc.landscape.fold import Fold
@@ -17,7 +17,7 @@ from sahmc.tilt.target import ChainState, TiltedTarget
 
 
 @strategy
-class Symmetric(Kernel):
+class Symmetric(Around):
     """A move of ``kernel`` from a random copy of a position, and back into the domain of ``fold``.
 
     If x has the density that the domain cuts out of a symmetric one, a random copy of it has all of that; so has the
@@ -28,34 +28,6 @@ class Symmetric(Kernel):
     fold: Fold
     name: ClassVar[str] = "symmetric"
     uses_gradient: ClassVar[bool] = True
-
-    @property
-    def step_size(self) -> Any:
-        """The step size of ``kernel``."""
-        return self.kernel.step_size
-
-    @property
-    def rung_moves(self) -> int:  # type: ignore[override]
-        """The moves of ``kernel`` at one temperature of the climb."""
-        return self.kernel.rung_moves
-
-    @property
-    def max_tree_depth(self) -> int:  # type: ignore[override]
-        """The largest tree depth of ``kernel``."""
-        return self.kernel.max_tree_depth
-
-    @property
-    def moves(self) -> int:
-        """The number of moves of ``kernel`` that make one iteration of ``sample``."""
-        return self.kernel.moves
-
-    def describe(self) -> dict[str, Any]:
-        """Return what a person would want to know of ``kernel``."""
-        return self.kernel.describe()
-
-    def tuned(self, step_size: Any, spread: Spread) -> Symmetric:
-        """Return this kernel with everything that ``kernel`` left open filled in."""
-        return updated(self, kernel=self.kernel.tuned(step_size, spread))
 
     def refresh(self, rng_key: Key[Array, ""]) -> Symmetric:
         """Draw what the chains of ``kernel`` share in one move."""
@@ -87,10 +59,3 @@ def among_copies(kernel: Kernel, fold: Fold | None) -> Kernel:
     if isinstance(kernel, Jump):
         return updated(kernel, kernel=Symmetric(kernel.kernel, fold), fold=fold)
     return Symmetric(kernel, fold)
-
-
-def plain(kernel: Kernel) -> Kernel:
-    """Return the kernel that makes the moves of another, without jumps and whatever the copies."""
-    while isinstance(kernel, (Jump, Symmetric)):
-        kernel = kernel.kernel
-    return kernel

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from sahmc.models.group import Group, Move, make_group
+from sahmc.models.group import Exchange, Group, Move, make_group
 from sahmc.models.positions import Unpacker, named
-from sahmc.models.relabel import relabel
 from sahmc.models.symmetry import Axes, Flip, Ids, Permute, Symmetry
 
 KINDS: dict[str, type[Symmetry]] = {"permute": Permute, "flip": Flip}
@@ -39,8 +38,7 @@ class Symmetries:
     def only(self, group: Group) -> Symmetries:
         """Return those whose exchanges and flips are in a group."""
         mine = self.group
-        tables = [*(exchange.single for exchange in mine.exchanges), *mine.flips]
-        theirs = [*(exchange.single for exchange in group.exchanges), *group.flips]
+        tables, theirs = ([*map(_places, each.exchanges), *each.flips] for each in (mine, group))
         ordered = sorted(self.each, key=lambda one: isinstance(one, Flip))
         kept = [one for one, table in zip(ordered, tables, strict=True) if any(_equal(table, t) for t in theirs)]
         return Symmetries(tuple(kept), self.ids)
@@ -48,18 +46,6 @@ class Symmetries:
     def random_copies(self, positions: np.ndarray, rng: np.random.Generator) -> Move:
         """Return a random element of the group for each of some positions (..., dim)."""
         return self.group.random_copies(positions, rng)
-
-    def relabelled(self, positions: np.ndarray, energy: np.ndarray) -> np.ndarray:
-        """Return positions (chain, draw, dim) in copies in which parts are the same throughout.
-
-        ``energy`` (chain, draw) tells which is the lowest: it is the first that others are compared with.
-        """
-        arrays: dict[str, Any] = {name: positions[..., places] for name, places in self.ids.items()}
-        moved = relabel(arrays, -energy, np.ones(energy.shape), list(self.each))
-        whole = np.empty_like(positions)
-        for name, places in self.ids.items():
-            whole[..., places] = moved[name]
-        return whole
 
     def of_variables(self, unpack: Unpacker, points: np.ndarray) -> tuple[Symmetry, ...]:
         """Return the same symmetries of the variables that ``unpack`` makes, as they show at points (point, dim).
@@ -101,6 +87,10 @@ def _carried(value: np.ndarray, images: Sequence[np.ndarray], symmetry: Symmetry
         ):
             return axes
     return None
+
+
+def _places(exchange: Exchange) -> np.ndarray:
+    return np.concatenate([np.ravel(exchange.single), np.ravel(exchange.double)])
 
 
 def _equal(one: Any, two: Any) -> bool:

@@ -11,8 +11,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from sahmc._support.compiled import compiled
+from sahmc.kernels.around import plain
 from sahmc.kernels.base import Kernel
-from sahmc.kernels.symmetric import plain
 from sahmc.landscape.mode_finder import ModeFinder, lowest_draws, posterior_draws, spread_within
 from sahmc.landscape.modes import Modes
 from sahmc.models.positions import Unpacker, split

@@ -11,6 +11,7 @@ import numpy as np
 
 from sahmc._support.traced import TracedFunction
 from sahmc._support.validate import require
+from sahmc.landscape.descent import in_blocks
 from sahmc.models.model import Model
 from sahmc.models.symmetries import Symmetries
 from sahmc.models.symmetry import Symmetry
@@ -57,10 +58,9 @@ def _symmetries(model: Model, ready: Prepared, given: Any) -> Symmetries | None:
         return Symmetries(found, ids) if found else None
     for symmetry in given:
         maps = symmetry.generators(ids)
+        require(maps, "parts that change places must be two or more", f"{symmetry}", "leave it out")
         must = "a symmetry must leave the log density, and the prior where it is apart, as they are"
-        require(
-            not maps or trial.holds(maps).all(), must, f"{symmetry}, which changes them", "check its names and axes"
-        )
+        require(trial.holds(maps).all(), must, f"{symmetry}, which changes them", "check its names and axes")
     return Symmetries(tuple(given), ids, given=True)
 
 
@@ -68,13 +68,12 @@ def _quick(energy_fn: TracedFunction, starts: np.ndarray) -> Energies:
     """Return a function that computes energies by code that is compiled for chains at ``starts`` anyway."""
 
     def energies(points: np.ndarray) -> np.ndarray:
-        parts = []
-        for i in range(0, len(points), len(starts)):
-            block = points[i : i + len(starts)]
-            padded = np.concatenate([block, np.repeat(block[:1], len(starts) - len(block), axis=0)])
-            chains = evaluate_starts(energy_fn, jnp.asarray(padded, starts.dtype))[1].chains
-            base = np.zeros(len(starts)) if chains.base is None else np.asarray(chains.base.energy)
-            parts.append(np.stack([np.asarray(chains.energy), base], axis=1)[: len(block)])
-        return np.concatenate(parts)
+        found = np.zeros((len(points), 2))
+        for block, padded in in_blocks(points.astype(starts.dtype), len(starts)):
+            chains = evaluate_starts(energy_fn, jnp.asarray(padded))[1].chains
+            num = len(found[block])
+            found[block, 0] = np.asarray(chains.energy)[:num]
+            found[block, 1] = 0.0 if chains.base is None else np.asarray(chains.base.energy)[:num]
+        return found
 
     return energies
