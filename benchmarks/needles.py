@@ -2,6 +2,7 @@
 
 python benchmarks/needles.py widths --seeds 20 --jobs 2     # two Gaussians, from the wide one
 python benchmarks/needles.py spike --seeds 20 --jobs 2      # the 10-D spike and slab, prior apart and raw
+python benchmarks/needles.py spike --budgets "16384 chains" --jobs 1     # the same on a GPU
 python benchmarks/needles.py power --needles 200 --jobs 2   # needles planted at random: found as often as stated?
 python benchmarks/needles.py many --seeds 3 --jobs 2        # more modes than 32
 """
@@ -13,20 +14,26 @@ import math
 import multiprocessing
 import os
 import platform
+import sys
 import time
 import warnings
 
 import numpy as np
 
-BUDGETS = {"default": {}, "four times": {"draws": 4000, "tune": 4000}}
+BUDGETS = {
+    "default": {},
+    "four times": {"draws": 4000, "tune": 4000},
+    "16384 chains": {"chains": 16384, "draws": 50, "tune": 100},
+}
 
 
 def sample(*args, **kwargs):
     import sahmc
 
+    began = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return sahmc.sample(*args, progressbar=False, **kwargs)
+        return sahmc.sample(*args, progressbar=False, **kwargs), time.perf_counter() - began
 
 
 def width_task(task):
@@ -39,8 +46,9 @@ def width_task(task):
     target = two_widths(dim, ratio, "wide", mass=mass)
     rows = []
     for seed in seeds:
-        run = sample(target.log_density, jnp.asarray(target.start, jnp.float32), random_seed=seed, **BUDGETS[budget])
-        rows.append(row_of(run, abs(float(run.expectation(target.indicators).mean[0]) - mass)))
+        start = jnp.asarray(target.start, jnp.float32)
+        run, seconds = sample(target.log_density, start, random_seed=seed, **BUDGETS[budget])
+        rows.append(row_of(run, abs(float(run.expectation(target.indicators).mean[0]) - mass), seconds))
     return (f"d = {dim}, ratio {ratio}, mass {mass}", budget), rows
 
 
@@ -54,30 +62,32 @@ def spike_task(task):
     target = spike_and_slab(10)
     model = target.model
     place = (np.array([2.5, 2.5] + [0.0] * 8) + 4) / 12
+    start = jnp.asarray(np.log(place / (1 - place)), jnp.float32)
+
+    def raw(z):
+        return model.log_likelihood(z) + model.log_prior(z)
+
     rows = []
     for seed in seeds:
         if kind == "prior apart":
-            run = sample(model, random_seed=seed, **BUDGETS[budget])
+            run, seconds = sample(model, random_seed=seed, **BUDGETS[budget])
             found = run.expectation(target.answers)
         else:
-            start = jnp.asarray(np.log(place / (1 - place)), jnp.float32)
-
-            def raw(z):
-                return model.log_likelihood(z) + model.log_prior(z)
-
-            run = sample(raw, start, random_seed=seed, **BUDGETS[budget])
+            run, seconds = sample(raw, start, random_seed=seed, **BUDGETS[budget])
             found = run.expectation(lambda z: target.answers(model.constrain(z)))
-        rows.append(row_of(run, abs(float(found.mean[0]) - 0.5)))
+        rows.append(row_of(run, abs(float(found.mean[0]) - 0.5), seconds))
+        print(kind, seed, rows[-1], flush=True, file=sys.stderr)
     return (f"spike and slab, {kind}", budget), rows
 
 
-def row_of(run, off):
+def row_of(run, off, seconds):
     return {
         "off": off,
         "found": off < 0.1,
         "silent": off >= 0.1 and not run.findings,
         "gradients": run.num_gradients,
         "power": run.search_power(),
+        "seconds": seconds,
     }
 
 
@@ -121,7 +131,7 @@ def power_task(task):
     minima = [minimize(lambda z: tuple(map(np.asarray, gradient(z))), s, jac=True, method="BFGS").x for s in starts]
     factors = [np.linalg.cholesky(np.linalg.inv(-np.asarray(jax.hessian(log_density)(jnp.asarray(m))))) for m in minima]
     rng, dim, start = np.random.default_rng(seed), len(minima[0]), jnp.asarray(minima[0], jnp.float32)
-    base = sample(log_density, start, random_seed=seed)
+    base, _ = sample(log_density, start, random_seed=seed)
     log_z, rows = float(base.log_evidence().mean), []
     while len(rows) < count:
         k = rng.integers(len(minima))
@@ -141,7 +151,7 @@ def power_task(task):
             peak, rest, centre, inverse = numbers
             return peak - 0.5 * jnp.sum((inverse @ (z - centre)) ** 2), rest + log_density(z)
 
-        run = sample(lambda z, parts=parts: jnp.logaddexp(*parts(z)), start, random_seed=1000 * seed + len(rows))
+        run, _ = sample(lambda z, parts=parts: jnp.logaddexp(*parts(z)), start, random_seed=1000 * seed + len(rows))
         inside = run.expectation(lambda z, parts=parts: (parts(z)[0] > parts(z)[1]).astype(float))
         rows.append({"stated": base.search_power(mass, width), "found": float(inside.mean) > mass / 2})
     return name, rows
@@ -165,13 +175,13 @@ def many_task(task):
     else:
         target = far_gaussians(int(name.split()[-1]))
         start = jnp.asarray(target.start, jnp.float32)
-        run = sample(target.log_density, start, random_seed=seed)
+        run, _ = sample(target.log_density, start, random_seed=seed)
         return name, many_row(run, target.indicators, target.masses)
 
     def parts(x):
         return jnp.log(weight) - 0.5 * jnp.sum((x - centres) ** 2, axis=1)
 
-    run = sample(lambda x: jax.nn.logsumexp(parts(x)), jnp.asarray(centres[0], jnp.float32), random_seed=seed)
+    run, _ = sample(lambda x: jax.nn.logsumexp(parts(x)), jnp.asarray(centres[0], jnp.float32), random_seed=seed)
     return name, many_row(run, lambda x: jax.nn.one_hot(jnp.argmax(parts(x)), len(weight)), weight)
 
 
@@ -185,13 +195,16 @@ def found_table(rows):
     groups = {}
     for key, some in rows:
         groups.setdefault(key, []).extend(some)
-    print("| target | budget | gradients, million | runs | found | missed and silent | largest error if found |")
-    print("|---|---|---|---|---|---|---|")
+    print(
+        "| target | budget | gradients, million | seconds, median | runs | found | missed and silent | largest error if found |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
     for (name, budget), some in sorted(groups.items(), key=lambda item: (item[0][1], item[0][0])):
         spent, found = np.mean([r["gradients"] for r in some]) / 1e6, [r for r in some if r["found"]]
         worst = f"{max(r['off'] for r in found):.4f}" if found else "-"
         silent = sum(r["silent"] for r in some)
-        print(f"| {name} | {budget} | {spent:.2f} | {len(some)} | {len(found)} | {silent} | {worst} |")
+        seconds = np.median([r["seconds"] for r in some])
+        print(f"| {name} | {budget} | {spent:.2f} | {seconds:.1f} | {len(some)} | {len(found)} | {silent} | {worst} |")
 
 
 def power_table(rows):
@@ -239,7 +252,7 @@ def main():
         tasks = [(*case, b, some) for b in budgets for case in cases for some in runs]
         work, table = width_task, found_table
     elif args.what == "spike":
-        tasks = [(kind, b, s) for b in budgets for kind in ("prior apart", "raw") for s in runs]
+        tasks = [(kind, b, s) for b in budgets for s in runs for kind in ("prior apart", "raw")]
         work, table = spike_task, found_table
     elif args.what == "power":
         tasks = [(name, k, max(1, args.needles // 10)) for k in range(2) for name in bases()]
@@ -254,7 +267,8 @@ def main():
 
     import sahmc
 
-    print(f"\nsahmc {sahmc.__version__}, {platform.machine()} CPU, jax {jax.__version__}, {time.strftime('%Y-%m-%d')}.")
+    device = jax.devices()[0].device_kind.replace("cpu", f"{platform.machine()} CPU")
+    print(f"\nsahmc {sahmc.__version__}, {device}, jax {jax.__version__}, {time.strftime('%Y-%m-%d')}.")
 
 
 if __name__ == "__main__":
