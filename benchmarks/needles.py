@@ -195,10 +195,9 @@ def found_table(rows):
     groups = {}
     for key, some in rows:
         groups.setdefault(key, []).extend(some)
-    print(
-        "| target | budget | gradients, million | seconds, median | runs | found | missed and silent | largest error if found |"
-    )
-    print("|---|---|---|---|---|---|---|---|")
+    heads = ["target", "budget", "gradients, million", "seconds, median", "runs", "found", "missed and silent"]
+    print("| " + " | ".join([*heads, "largest error if found"]) + " |")
+    print("|---" * (len(heads) + 1) + "|")
     for (name, budget), some in sorted(groups.items(), key=lambda item: (item[0][1], item[0][0])):
         spent, found = np.mean([r["gradients"] for r in some]) / 1e6, [r for r in some if r["found"]]
         worst = f"{max(r['off'] for r in found):.4f}" if found else "-"
