@@ -43,7 +43,10 @@ def mixture(parts, ordered=False, almost=0.0):
         moments = (draw["mu"].sum(-1), (draw["mu"] ** 2).sum(-1), draw["sigma"].sum(-1), (draw["weights"] ** 2).sum(-1))
         return np.stack([*moments, draw["mu"].max(-1)], axis=-1)
 
-    return model, invariants, lambda draw: first_is_largest(draw["mu"])
+    def by_part(draw):
+        return np.stack([draw["mu"], draw["sigma"], draw["weights"]], axis=-1)
+
+    return model, invariants, lambda draw: first_is_largest(draw["mu"]), by_part
 
 
 def part_means(name, parts, centre, spread, ordered):
@@ -51,11 +54,13 @@ def part_means(name, parts, centre, spread, ordered):
     import numpyro
     import numpyro.distributions as dist
 
-    if ordered:
-        prior = dist.Normal(centre, spread).expand([parts]).to_event(1)
-        return numpyro.sample(name, dist.TransformedDistribution(prior, dist.transforms.OrderedTransform()))
+    prior = dist.Normal(centre, spread)
+    if ordered:  # the same posterior, cut to one of its copies
+        means = numpyro.sample(name, dist.ImproperUniform(dist.constraints.ordered_vector, (), (parts,)))
+        numpyro.factor(f"{name}_prior", prior.log_prob(means).sum())
+        return means
     with numpyro.plate("part", parts):
-        return numpyro.sample(name, dist.Normal(centre, spread))
+        return numpyro.sample(name, prior)
 
 
 def hidden_states(parts=4, ordered=False):
@@ -88,7 +93,10 @@ def hidden_states(parts=4, ordered=False):
         stay = np.trace(draw["matrix"], axis1=-2, axis2=-1)
         return np.stack([draw["mu"].sum(-1), (draw["mu"] ** 2).sum(-1), draw["sigma"], stay], axis=-1)
 
-    return model, invariants, lambda draw: first_is_largest(draw["mu"])
+    def by_part(draw):
+        return np.stack([draw["mu"], np.diagonal(draw["matrix"], axis1=-2, axis2=-1)], axis=-1)
+
+    return model, invariants, lambda draw: first_is_largest(draw["mu"]), by_part
 
 
 def latent_classes(parts=3, ordered=False):
@@ -116,7 +124,10 @@ def latent_classes(parts=3, ordered=False):
             [(draw["weights"] ** 2).sum(-1), draw["first"].sum(-1), (draw["others"] ** 2).sum((-1, -2))], axis=-1
         )
 
-    return model, invariants, lambda draw: first_is_largest(draw["weights"])
+    def by_part(draw):
+        return np.concatenate([draw["weights"][..., None], draw["first"][..., None], draw["others"]], axis=-1)
+
+    return model, invariants, lambda draw: first_is_largest(draw["weights"]), by_part
 
 
 def factors(parts, ordered=False):
@@ -156,7 +167,7 @@ def factors(parts, ordered=False):
         largest = first_is_largest((load**2).sum(-2))
         return np.concatenate([largest, (load[..., 0, :] > 0) - 0.5 + 1 / parts], axis=-1)
 
-    return model, invariants, exact
+    return model, invariants, exact, lambda draw: np.swapaxes(draw["loading"], -1, -2)
 
 
 def network(ordered=False):
@@ -184,7 +195,7 @@ def network(ordered=False):
     def invariants(draw):
         return np.concatenate([predicted(draw, np.array([-1.5, 0.0, 1.5]), np), draw["noise"][..., None]], axis=-1)
 
-    return model, invariants, lambda draw: (draw["out"] > 0) - 0.5 + 1 / 5
+    return model, invariants, lambda draw: (draw["out"] > 0) - 0.5 + 1 / 5, None
 
 
 def first_is_largest(values):
@@ -208,17 +219,24 @@ def one_run(task):
     """One model, one way to sample it, one seed: a row of figures."""
     name, how, seed = task
     make, options, parts = MODELS[name]
-    model, invariants, exact = make(**options, ordered=how == "NUTS")
+    model, invariants, exact, by_part = make(**options, ordered=how == "NUTS")
+    began = time.perf_counter()
     if how == "NUTS":
         draws, weight, gradients, about = run_nuts(model, seed)
     else:
         draws, weight, gradients, about = run_sahmc(model, seed, None if how == "without" else "auto")
+    about["seconds"] = round(time.perf_counter() - began, 1)
+    relabelled = about.pop("relabelled")
     from sahmc.tilt.importance import weighted_ess, weighted_mean
 
     ess = weighted_ess(invariants(draws), weight)
     error = math.nan if how == "NUTS" else np.abs(weighted_mean(exact(draws), weight).mean - 1 / parts).max()
     row = {"error": float(error), "ess": float(ess.min()), "gradients": gradients, **about}
     print(name, how, seed, row, flush=True)
+    if by_part is not None and relabelled is not None:
+        parts_of = by_part(relabelled)
+        mean, mcse = weighted_mean(parts_of.reshape(*weight.shape, -1), weight)
+        row["means"] = mean.reshape(parts_of.shape[2:]), mcse.reshape(parts_of.shape[2:])
     return (name, how), row
 
 
@@ -236,8 +254,7 @@ def run_sahmc(model, seed, symmetries):
         "errors": errors,
         "warnings": len(run.findings) - errors,
         "codes": ",".join(finding.code for finding in run.findings),
-        "rhat": "",
-        "evidence": tuple(round(float(x), 3) for x in run.log_evidence()),
+        "relabelled": {name: np.asarray(value, float) for name, value in run.relabel().items()} if symmetries else None,
     }
     return draws, run.weight, run.num_gradients, about
 
@@ -255,28 +272,51 @@ def run_nuts(model, seed):
     nuts.run(jax.random.key(seed + 1), extra_fields=("num_steps",))
     gradients += int(nuts.get_extra_fields()["num_steps"].sum())
     draws = {name: np.asarray(value, float) for name, value in nuts.get_samples(group_by_chain=True).items()}
-    about = {"found": "", "modes": 0, "errors": 0, "warnings": 0, "codes": "", "rhat": "", "evidence": ()}
+    about = {"found": "", "modes": 0, "errors": 0, "warnings": 0, "codes": "", "relabelled": draws}
     return draws, np.full((chains, num), 1 / (chains * num)), gradients, about
+
+
+def furthest(one, two):
+    """Return by how many standard errors means of parts differ, each pair (parts, numbers) of means and errors.
+
+    Parts are matched, and signs, by what is nearest.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    (mean, error), (other, its_error) = one, two
+    apart = [np.abs(mean[:, None] - sign * other).sum(-1) for sign in (1, -1)]
+    sign = np.where(apart[0] <= apart[1], 1.0, -1.0)
+    rows, columns = linear_sum_assignment(np.minimum(*apart))
+    z = (mean[rows] - sign[rows, columns][:, None] * other[columns]) / np.hypot(error[rows], its_error[columns])
+    return float(np.abs(z).max()), z.size
 
 
 def models_table(rows):
     """Print a row for each model and way."""
     print(
-        "\n| model | symmetries found | way | error of a symmetric probability | least ESS of 1000 gradients | "
-        "modes | errors, warnings |"
+        "\n| model | symmetries found | way | error of a symmetric probability | least ESS | of 1000 gradients | "
+        "modes | errors, warnings | relabelled means, furthest in errors | seconds |"
     )
-    print("|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|---|---|")
     for name in MODELS:
         for how in ("auto", "without", "NUTS"):
             mine = [row for key, row in rows if key == (name, how)]
             if not mine:
                 continue
             error = max(row["error"] for row in mine)
+            least = np.median([row["ess"] for row in mine])
             ess = np.median([1000 * row["ess"] / row["gradients"] for row in mine])
             modes = "-".join(str(x) for x in sorted({min(row["modes"] for row in mine), max(r["modes"] for r in mine)}))
             alarms = f"{sum(r['errors'] for r in mine)}, {sum(r['warnings'] for r in mine)}"
             shown = ("-", "-", "-") if how == "NUTS" else (f"{error:.4f}", modes, alarms)
-            print(f"| {name} | {mine[0]['found']} | {how} | {shown[0]} | {ess:.2f} | {shown[1]} | {shown[2]} |")
+            beside = [row for key, row in rows if key == (name, "NUTS")]
+            far = [furthest(r["means"], n["means"]) for r in mine for n in beside if "means" in r and "means" in n]
+            z = f"{max(f[0] for f in far):.1f} of {far[0][1]}" if far and how == "auto" else ""
+            seconds = np.median([row["seconds"] for row in mine])
+            print(
+                f"| {name} | {mine[0]['found']} | {how} | {shown[0]} | {least:.0f} | {ess:.2f} | {shown[1]} | "
+                f"{shown[2]} | {z} | {seconds:.0f} |"
+            )
 
 
 def plain_models():

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import sahmc
+from sahmc.warmup.top import LEAST_PRIOR_OVERLAP, PRIOR_OVERLAP, _overlap_that_pays
 
 DIM, WIDE, CONSTANT = 4, 1000.0, 5.0
 
@@ -64,3 +65,15 @@ def test_a_short_way_ends_in_the_prior():
     assert result.warmup.reference is None and result.record.prior_mass is None
     assert abs(found.mean - evidence(1.0, sd=0.5)) < 4 * found.mcse
     assert "\nlog evidence: " in str(result.summary())
+
+
+def test_the_longer_the_way_the_less_need_a_reference_be_like_the_posterior():
+    """Of Gaussians that differ by a shift, that of the overlap asked for is as much nearer as the way is longer."""
+    assert np.isclose(_overlap_that_pays(1.0), PRIOR_OVERLAP) and _overlap_that_pays(9.0) == LEAST_PRIOR_OVERLAP
+    rng = np.random.default_rng(0)
+    for length in (1.0, 1.3, 1.5):
+        shift = 1.4657 * length  # that of overlap 0.3, times the length
+        p, q = rng.normal(size=(2, 400_000))
+        ratio = shift * (p - q) - shift**2
+        accepted = np.minimum(1, np.exp(ratio))
+        assert abs(accepted.mean() - _overlap_that_pays(length)) < 4 * accepted.std() / np.sqrt(accepted.size)

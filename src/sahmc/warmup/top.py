@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
 import numpy as np
+from scipy.special import ndtr, ndtri
 
 from sahmc.kernels.base import Kernel
 from sahmc.landscape.curvature import correlated_covariance
@@ -34,8 +35,8 @@ LEAST_COVERED = 0.9
 LONG_WAY, LONG_LOOK_OUT = 4.0, 12.0
 """The barrier between prior and posterior above which it is asked whether a reference would be a better top: where
 several modes, or copies, are known, and where one is, for which the prior is a look-out for others."""
-PRIOR_OVERLAP = 0.3
-"""The chance, as above, from which on it is."""
+PRIOR_OVERLAP, LEAST_PRIOR_OVERLAP = 0.3, 0.1
+"""The chance, as above, from which on it is: where the way is just so long, and where it is as long as can be."""
 MASS_ERROR = 0.1
 """The largest error of the log of the mass of a prior that is not known to be 1."""
 MOST_RHAT = 1.1
@@ -96,7 +97,8 @@ def choose_top(context: WarmupContext, piloted: PilotOutcome, found: Landscape) 
     plan, pilot, heat, searched = context.plan, piloted.pilot, found.climb, found.found
     beside = piloted.plain if plan.has_prior else piloted.kernel
     quarter = piloted.quarter_of(beside)
-    if not plan.learns_reference or (plan.has_prior and not _is_long(piloted, found)):
+    length = _length(piloted, found) if plan.has_prior else 1.0
+    if not plan.learns_reference or length <= 1:
         return Top(_without(context), beside, quarter, pilot, found)
     assert pilot is not None and searched is not None and heat is not None
     kernel = _for_all_modes(piloted, searched)
@@ -111,7 +113,7 @@ def choose_top(context: WarmupContext, piloted: PilotOutcome, found: Landscape) 
     mass = None
     if plan.has_prior and piloted.prior is not None and not plan.prior_normalised:
         mass = prior_mass(context, piloted.prior)
-    if prior_is_better(stay, searched, mass) if plan.has_prior else heat_is_better(stay, searched, heat):
+    if prior_is_better(stay, searched, mass, length) if plan.has_prior else heat_is_better(stay, searched, heat):
         return Top(_without(context, spent=plan.stay_moves), beside, quarter, pilot, found, stay)
     referred = come_down(context, kernel, pilot, stay)
     found = found._replace(
@@ -140,24 +142,34 @@ def _without(context: WarmupContext, spent: int = 0) -> WarmupContext:
     return replace(context, plan=replace(context.plan, reference=False, spent=spent))
 
 
-def _is_long(piloted: PilotOutcome, found: Landscape) -> bool:
-    """Tell whether the way from the prior, the climb of ``found``, is so long that another top may be better."""
+def _length(piloted: PilotOutcome, found: Landscape) -> float:
+    """Return how long the way from the prior is, the climb of ``found``; above 1 another top may be better."""
     pilot, climb = piloted.pilot, found.climb
     if pilot is None or climb is None:
-        return False
+        return 0.0
     barrier = fit_curve(climb, pilot.prior_share, pilot.u_min, pilot.dim).barrier(0.0)
     several = int(found.modes.num) > 1 or found.quotient is not None
-    return barrier > (LONG_WAY if several else LONG_LOOK_OUT)
+    return barrier / (LONG_WAY if several else LONG_LOOK_OUT)
 
 
-def prior_is_better(stay: Stay, found: Found, mass: tuple[float, float] | None) -> bool:
+def prior_is_better(stay: Stay, found: Found, mass: tuple[float, float] | None, length: float) -> bool:
     """Tell whether the ladder had better end in the prior than in the reference that was fitted.
 
     It had if the search, whose outcome is ``found``, ended while it still brought new modes. ``mass`` is the log of the
-    mass of the prior and its error; None where it is known. Without it there would be no evidence.
+    mass of the prior and its error; None where it is known. Without it there would be no evidence. ``length`` is how
+    often the way from the prior is as long as where PRIOR_OVERLAP is asked for.
     """
     unknown = mass is not None and not mass[1] < MASS_ERROR
-    return unknown or stay.broad or found.still_new or stay.overlap < PRIOR_OVERLAP
+    return unknown or stay.broad or found.still_new or stay.overlap < _overlap_that_pays(length)
+
+
+def _overlap_that_pays(length: float) -> float:
+    """Return the overlap from which on the way from a reference is as much shorter as where PRIOR_OVERLAP is asked for.
+
+    Where the energies of two densities differ by a Gaussian of standard deviation s, draws are exchanged with chance
+    2 Phi(-s / sqrt(2)), and the way between them is s / sqrt(pi) long.
+    """
+    return max(LEAST_PRIOR_OVERLAP, 2 * float(ndtr(length * ndtri(PRIOR_OVERLAP / 2))))
 
 
 def heat_is_better(stay: Stay, found: Found, heat: Climb) -> bool:
