@@ -232,20 +232,21 @@ def many_table(rows):
         print(f"| {name} | {r['modes']} of {r['of']} | {r['off']:.4f} | {r['ess']:.0f} | {rate:.1f} |")
 
 
-def blocks(seeds):
-    return [range(i, min(i + 5, seeds)) for i in range(0, seeds, 5)]
+def blocks(first, seeds):
+    return [range(i, min(i + 5, seeds)) for i in range(first, seeds, 5)]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=["widths", "spike", "power", "many"])
     parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--needles", type=int, default=200)
     parser.add_argument("--budgets", default="default,four times")
     parser.add_argument("--jobs", type=int, default=2)
     args = parser.parse_args()
     os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
-    budgets, runs = args.budgets.split(","), blocks(args.seeds)
+    budgets, runs = args.budgets.split(","), blocks(args.first, args.seeds)
     if args.what == "widths":
         cases = [(d, r, m) for d in (10, 5, 2) for r in (0.5, 0.4, 0.3) for m in (0.8, 0.5)]
         tasks = [(*case, b, some) for b in budgets for case in cases for some in runs]

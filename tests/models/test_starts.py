@@ -7,7 +7,7 @@ import pytest
 from plans import plan_for
 
 import sahmc
-from sahmc.models.starts import starting_positions
+from sahmc.models.starts import ONE_BY_ONE, starting_positions
 from sahmc.run.start import prepare, start_chains
 
 KEY = jax.random.key(0)
@@ -35,6 +35,30 @@ def test_a_function_of_a_key_is_called_for_each_chain_and_so_is_the_models_own()
     given, _ = starting_positions(sahmc.Model(log_density=normal), draw, 4, KEY)
     own, _ = starting_positions(sahmc.Model(normal, normal, start=draw), None, 4, KEY)
     assert len(np.unique(given)) == 12 and np.array_equal(given, own)
+
+
+def test_starts_of_many_chains_are_drawn_together_where_that_gives_the_same():
+    model, chains, calls = sahmc.Model(log_density=normal), ONE_BY_ONE + 1, []
+    rng = np.random.default_rng(0)
+
+    def pure(key):
+        calls.append(key)
+        return {"a": 10 * jax.random.normal(key, (3,)), "b": jax.random.uniform(key)}
+
+    def forgetful(key):
+        return rng.normal(size=3)
+
+    def of_numpy(key):
+        return np.random.default_rng(np.asarray(jax.random.key_data(key))).normal(size=3)
+
+    flat, unravel = starting_positions(model, pure, chains, KEY)
+    assert len(calls) == 3
+    for chain in (0, 100, chains - 1):
+        own = pure(jax.random.fold_in(KEY, chain))
+        assert np.allclose(unravel(flat[chain])["a"], own["a"]) and np.allclose(unravel(flat[chain])["b"], own["b"])
+    for draw in (forgetful, of_numpy):  # those that JAX cannot trace, or that forget their key, are called for each
+        flat, _ = starting_positions(model, draw, chains, KEY)
+        assert len(np.unique(flat)) == 3 * chains
 
 
 def test_a_start_outside_the_support_is_drawn_again():

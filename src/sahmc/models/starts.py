@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from sahmc._support.types import Unravel
@@ -14,6 +16,9 @@ from sahmc._support.validate import require
 from sahmc.models.energy import BaseEnergy
 from sahmc.models.model import Model
 from sahmc.models.positions import flatten, structure
+
+ONE_BY_ONE = 256
+"""The largest number of chains whose starts are drawn one by one."""
 
 
 def starting_positions(model: Model, initvals: Any, chains: int, rng_key: jax.Array) -> tuple[jax.Array, Unravel]:
@@ -32,6 +37,9 @@ def starting_positions(model: Model, initvals: Any, chains: int, rng_key: jax.Ar
         )
         initvals = model.start
     if callable(initvals):
+        together = _drawn_together(initvals, named_variables, chains, rng_key)
+        if together is not None:
+            return together
         initvals = [initvals(jax.random.fold_in(rng_key, chain)) for chain in range(chains)]
     if named_variables is not None:
         initvals = list(map(named_variables, initvals)) if isinstance(initvals, list) else named_variables(initvals)
@@ -54,6 +62,31 @@ def starting_positions(model: Model, initvals: Any, chains: int, rng_key: jax.Ar
             "build every start in the same way",
         )
     return jnp.asarray(np.stack([np.asarray(flat) for flat in flats])), unravels[0]
+
+
+def _drawn_together(
+    draw: Callable[[Any], Any], unconstrain: Callable[[Any], Any] | None, chains: int, rng_key: jax.Array
+) -> tuple[jax.Array, Unravel] | None:
+    """Return what ``starting_positions`` does for a function of a key, all chains at once, where there are many.
+
+    None if the function is no function of JAX, or one that gives something else when it is called once more.
+    """
+    if chains <= ONE_BY_ONE:
+        return None
+
+    def start(key: Any) -> Any:
+        return draw(key) if unconstrain is None else unconstrain(draw(key))
+
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(rng_key, jnp.arange(chains))
+    first, unravel = flatten(start(keys[0]), "the start of chain 0")
+    last, _ = flatten(start(keys[-1]), f"the start of chain {chains - 1}")
+    try:
+        flat = jax.vmap(lambda key: ravel_pytree(start(key))[0])(keys)
+    except Exception:  # whatever the function cannot do with keys that JAX traces, it is called for each
+        return None
+    ends = np.stack([np.asarray(first), np.asarray(last)]) if first.shape == last.shape else np.zeros(0)
+    same = flat.shape[1:] == first.shape and np.allclose(flat[np.array([0, -1])], ends, rtol=1e-4, atol=1e-6)
+    return (flat, unravel) if same else None
 
 
 def finite_starts(chains: Any) -> np.ndarray:
