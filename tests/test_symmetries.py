@@ -85,9 +85,65 @@ def test_what_is_given_is_checked():
         run(log_density, initvals=start, symmetries=[sahmc.Permute("a")])
     with pytest.raises(ValueError, match='"auto", None or a list'):
         run(log_density, initvals=start, symmetries="all")
+    for wrong, why in (
+        (lambda p: {**p, "b": p["b"][::-1], "a": p["a"] + 1}, "must exchange numbers"),
+        (lambda p: {**p, "b": 0 * p["b"]}, "must exchange numbers"),
+        (lambda p: p["a"], "same structure"),
+        (lambda p: {**p, "a": -p["a"]}, "must leave the log density"),
+    ):
+        with pytest.raises(ValueError, match=why):
+            run(log_density, initvals=start, symmetries=[wrong])
+    with pytest.raises(ValueError, match="in whatever order"):
+        run(log_density, initvals=start, symmetries=[lambda p: {**p, "b": p["b"][::-1]}, sahmc.Flip("b", 0)])
     given = run(log_density, initvals=start, symmetries=[sahmc.Flip("b")])
     assert given.symmetries == (sahmc.Flip("b"),)
     assert run(log_density, initvals=start).symmetries == ()  # b is symmetric, and has no copies
+
+
+def two_normals(y=DATA[DATA != 0]):
+    p = numpyro.sample("p", dist.Beta(2, 2))
+    with numpyro.plate("part", 2):
+        mu = numpyro.sample("mu", dist.Normal(0, 5))
+    numpyro.sample("y", dist.MixtureSameFamily(dist.Categorical(jnp.stack([p, 1 - p])), dist.Normal(mu, 2)), obs=y)
+
+
+def test_parts_whose_weights_are_p_and_1_minus_p_are_found():
+    result = run(two_normals)
+    (symmetry,) = result.symmetries
+    assert isinstance(symmetry, sahmc.Involution) and symmetry.name.endswith("reversing p")
+    (mode,) = [mode for mode in result.modes() if mode.mass > 0.01]
+    assert mode.copies == 2
+    first = (result.weight * (result.draws["mu"][..., 0] < result.draws["mu"][..., 1])).sum()
+    assert abs(first - 0.5) < 4 * 0.5 * np.sqrt((result.weight**2).sum())
+    told = result.relabel()
+    same = told["mu"][..., 0] == result.draws["mu"][..., 0]
+    assert np.allclose(told["p"], np.where(same, result.draws["p"], 1 - result.draws["p"]), atol=1e-5)
+    low = (result.weight * (told["mu"][..., 0] < told["mu"][..., 1])).sum()
+    assert min(low, 1 - low) < 1e-3
+    assert "reversing p leaves the posterior as it is" in str(result.summary())
+
+
+def test_a_function_may_be_a_symmetry(tmp_path):
+    """Two places that may change, each with its own width, beside a number that has no part in it."""
+    start = {"a": jnp.zeros(2), "b": jnp.zeros(2), "c": jnp.zeros(())}
+
+    def half(a, b):
+        return -0.5 * jnp.sum((a - 4) ** 2) - jnp.sum((b + 4) ** 2)
+
+    def log_density(p):
+        return jnp.logaddexp(half(p["a"], p["b"]), half(p["b"], p["a"])) - 0.5 * p["c"] ** 2
+
+    def swap(p):
+        return {**p, "a": p["b"], "b": p["a"]}
+
+    result = run(log_density, initvals=start, symmetries=[swap])
+    share = (result.weight * (result.draws["a"][..., 0] > 0)).sum()
+    assert abs(share - 0.5) < 4 * 0.5 * np.sqrt((result.weight**2).sum())
+    assert [mode.copies for mode in result.modes() if mode.mass > 0.01] == [2]
+    told = result.relabel()
+    assert abs(told["a"].mean()) > 3 and np.ptp(told["a"]) < np.ptp(result.draws["a"])
+    result.save(tmp_path / "run.nc")
+    assert sahmc.Result.load(tmp_path / "run.nc").symmetries == result.symmetries
 
 
 def test_variables_that_follow_a_symmetry_are_found():

@@ -25,6 +25,7 @@ from .models.numpyro import from_numpyro as from_numpyro
 from .models.pymc import from_pymc as from_pymc
 from .models.stan import from_stan as from_stan
 from .models.symmetry import Flip as Flip
+from .models.symmetry import Involution as Involution
 from .models.symmetry import Permute as Permute
 from .models.symmetry_search import find_symmetries as find_symmetries
 from .plots.figures import plot_barrier as plot_barrier

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sahmc import HMC, DiagonalMetric, NoTilt, Permute, TiltedTarget
+from sahmc import HMC, DiagonalMetric, Involution, NoTilt, Permute, TiltedTarget
 from sahmc._support.pytree import updated
 from sahmc.kernels.around import plain
 from sahmc.kernels.jump import Jump
@@ -19,6 +19,8 @@ from sahmc.testing import check_invariance, grid_sampler
 from sahmc.testing.kernel import FOUR_SIGMA
 
 FOLD = Fold(make_group([Permute("x")], {"x": np.arange(2)}), (np.ones(1),), ())
+BY_A_MAP = Involution("swap", (1, 0), (1.0, 1.0), (0.0, 0.0))
+SAME_FOLD = Fold(make_group([BY_A_MAP], {"x": np.arange(2)}), (), (), (np.array([-1.0, 1.0]),))
 
 
 def symmetric(x):
@@ -49,9 +51,10 @@ def target_of(log_density):
 HMC_UNLIKE = HMC(0.4, (1, 4), metric=DiagonalMetric([2.0, 0.3]))
 
 
-def test_a_symmetric_density_is_left_as_it_is():
+@pytest.mark.parametrize("fold", [FOLD, SAME_FOLD])
+def test_a_symmetric_density_is_left_as_it_is(fold):
     target = target_of(symmetric)
-    p_value, moved = check_invariance(Symmetric(HMC_UNLIKE, FOLD), target, cut_out(target))
+    p_value, moved = check_invariance(Symmetric(HMC_UNLIKE, fold), target, cut_out(target))
     assert p_value > FOUR_SIGMA and moved > 0.9
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sahmc import Flip, Permute
+from sahmc import Flip, Involution, Permute
 from sahmc.landscape.fold import choose_fold, folds_alike
 from sahmc.landscape.parts import Parts
 from sahmc.models.group import make_group
@@ -54,6 +54,23 @@ def test_signs_and_places_together():
     fold = choose_fold(group, draws)
     copies = group.random_copies(draws, np.random.default_rng(4))(draws).astype(np.float32)
     assert np.array_equal(fold(copies), fold(draws)) and fold.copies(draws[0], np.full(15, 0.1)) == 48
+
+
+def test_a_map_that_undoes_itself_halves_space():
+    """Beside factors: an exchange of two numbers that changes the sign of a third."""
+    ids = {"loading": np.arange(15).reshape(5, 3), "pair": np.array([15, 16]), "odd": np.array(17)}
+    places, sign = np.arange(18), np.ones(18)
+    places[[15, 16]], sign[17] = [16, 15], -1
+    map_ = Involution("turn", *(tuple(x.tolist()) for x in (places, sign, np.zeros(18))))
+    draws = draws_of(np.random.default_rng(3).normal(size=18))
+    group = make_group([Permute("loading", 1), map_, Flip("loading", 1)], ids)
+    assert math.isclose(math.exp(group.log_order), 96)
+    fold = choose_fold(group, draws)
+    copies = group.random_copies(draws, np.random.default_rng(4))(draws).astype(np.float32)
+    assert np.array_equal(fold(copies), fold(draws)) and fold.copies(draws[0], np.full(18, 0.1)) == 96
+    assert np.array_equal(fold(copies), jax.jit(jax.vmap(fold))(jnp.asarray(copies)))
+    centred = choose_fold(make_group([map_], ids), draws_of(np.zeros(18)))  # it has no copies there
+    assert centred is None
 
 
 def test_parts_that_are_the_same_make_fewer_copies():

@@ -1,9 +1,9 @@
 """The fold: every position carried to that copy of it in which parts stand in order and have the right sign.
 
 Copies of a mode are then one mode. Parts are put in the order of a score, a combination of their numbers that is the
-same for all of them; the sign of a part is that of another combination. Both are chosen to tell the parts of the
-posterior apart as well as can be. The positions that the fold leaves as they are make a part of space of which all else
-is copies, its domain.
+same for all of them; the sign of a part is that of another combination, as is the half of space to which a map that
+undoes itself carries a position. All are chosen to tell the parts of the posterior apart as well as can be. The
+positions that the fold leaves as they are make a part of space of which all else is copies, its domain.
 """
 
 from __future__ import annotations
@@ -38,10 +38,15 @@ class Fold:
     """The score of the parts of each exchange, as factors (number,) of their numbers; those of two parts follow."""
     signs: tuple[Any, ...]
     """The combination that decides on the sign of each part of each flip, as factors (part, number)."""
+    halves: tuple[Any, ...] = ()
+    """The combination that is positive in one half of each involution, as factors (dim,)."""
 
     def move(self, position: Flat) -> Move:
         """Return the element of the group that carries a position, or each of several, into the domain."""
         move = Move.identity(position)
+        for involution, factors in zip(self.group.involutions, self.halves, strict=True):
+            value = (move(position) * factors).sum(axis=-1)
+            move = move.then(involution.where(value < 0, position))
         for flip, factors in zip(self.group.flips, self.signs, strict=True):
             value = (move(position)[..., flip] * factors).sum(axis=-1)
             move = move.then(flipped(position, flip, 1.0 - 2.0 * (value < 0).astype(position.dtype)))
@@ -63,6 +68,8 @@ class Fold:
     def copies(self, position: np.ndarray, width: np.ndarray) -> int:
         """Return how many copies a position (dim,) has, itself among them; parts within ``width`` are the same."""
         number, scaled = 1, position / width
+        for involution in self.group.involutions:
+            number *= 2 if (np.abs(scaled - involution(scaled)) > 1).any() else 1
         for flip in self.group.flips:
             number *= 2 ** int((np.abs(scaled[flip]) > 1).any(axis=1).sum())
         for exchange in self.group.exchanges:
@@ -94,11 +101,13 @@ def choose_fold(group: Group, draws: np.ndarray) -> Fold | None:
     every = np.concatenate([np.ravel(flip) for flip in group.flips]) if group.flips else np.zeros(0, int)
     chosen = [_choose_signs(draws, np.asarray(flip), tied, every) for flip in group.flips]
     signs, flips = _those_apart(chosen, group.flips)
-    draws = Fold(Group((), flips), (), signs)(draws)
+    halved = [_choose_half(draws, k, group) for k in range(len(group.involutions))]
+    halves, involutions = _those_apart(halved, group.involutions)
+    draws = Fold(Group((), flips, involutions), (), signs, halves)(draws)
     chosen = [_choose_score(draws, exchange, tied) for exchange in group.exchanges]
     scores, exchanges = _those_apart(chosen, group.exchanges)
-    fold = Fold(Group(exchanges, flips), scores, signs)
-    return fold if (scores or signs) and folds_alike(fold, draws[:CHECKED]) else None
+    fold = Fold(Group(exchanges, flips, involutions), scores, signs, halves)
+    return fold if (scores or signs or halves) and folds_alike(fold, draws[:CHECKED]) else None
 
 
 def _those_apart(found: list[tuple[np.ndarray, float]], things: tuple[Any, ...]) -> tuple[tuple[Any, ...], ...]:
@@ -179,6 +188,27 @@ def _choose_signs(draws: np.ndarray, flip: np.ndarray, tied: np.ndarray, flips: 
         for k, tie in zip(mine, ties, strict=True):
             factors[k] = tried[best] @ tie
     return factors, furthest
+
+
+def _choose_half(draws: np.ndarray, which: int, group: Group) -> tuple[np.ndarray, float]:
+    """Return the factors (dim,) of a combination that an involution of a group reverses, steadiest in ``draws``.
+
+    The second number is how far from zero it is, in units of its width. Numbers that other symmetries change have no
+    factors if there are others.
+    """
+    mine, others = group.involutions[which], [m for k, m in enumerate(group.involutions) if k != which]
+    tables = [*group.flips, *(t for e in group.exchanges for t in (e.single, e.double))]
+    shared = np.isin(np.arange(draws.shape[1]), np.concatenate([np.zeros(0, int), *map(np.ravel, tables)]))
+    still = np.arange(draws.shape[1])
+    shared |= np.any([(np.asarray(m.places) != still) | (np.asarray(m.sign) < 0) for m in others], axis=0)
+    difference = 0.5 * (draws - mine.where(True, draws)(draws))
+    sd, mean = difference.std(axis=0), difference.mean(axis=0)
+    moved = sd > 0
+    used = moved & ~shared if (moved & ~shared).any() else moved
+    factors = np.where(used, mean / np.where(used, sd, 1.0) ** 2, 0.0)
+    factors = 0.5 * (factors - mine(factors))
+    along = draws @ factors
+    return factors, float(np.abs(along.mean()) / max(along.std(), 1e-300))
 
 
 def _candidates(sd: np.ndarray, guesses: np.ndarray) -> np.ndarray:

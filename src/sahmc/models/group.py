@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from sahmc._support.pytree import strategy
-from sahmc.models.symmetry import Ids, Permute, Symmetry
+from sahmc.models.symmetry import Flip, Ids, Involution, Parted, Permute, Symmetry
 
 Flat = Any
 """Flat positions (..., dim), of NumPy or of JAX; what is made of them is of the same kind."""
@@ -41,20 +41,24 @@ class Group:
     """The parts that may change places."""
     flips: tuple[Any, ...]
     """The places of the numbers of each part that may change its sign, arrays (part, number)."""
+    involutions: tuple[Move, ...] = ()
+    """Other elements that undo themselves; they come first."""
 
     @property
     def log_order(self) -> float:
         """The log of the number of elements."""
         exchanges = sum(math.lgamma(exchange.num_parts + 1) for exchange in self.exchanges)
-        return exchanges + math.log(2) * sum(flip.shape[0] for flip in self.flips)
+        return exchanges + math.log(2) * (len(self.involutions) + sum(flip.shape[0] for flip in self.flips))
 
     def random(self, rng_key: Key[Array, ""], position: Float[Array, " dim"]) -> Move:
         """Return a random element, all of them alike, as a map of positions like this one."""
-        keys = jax.random.split(rng_key, len(self.exchanges) + len(self.flips))
+        keys = iter(jax.random.split(rng_key, len(self.exchanges) + len(self.flips) + len(self.involutions)))
         move = Move.identity(position)
-        for key, flip in zip(keys, self.flips, strict=False):
+        for flip, key in zip(self.flips, keys, strict=False):
             move = move.then(flipped(position, flip, jax.random.rademacher(key, flip.shape[:1], position.dtype)))
-        for key, exchange in zip(keys[len(self.flips) :], self.exchanges, strict=True):
+        for involution, key in zip(self.involutions, keys, strict=False):
+            move = move.then(involution.where(jax.random.bernoulli(key), position))
+        for exchange, key in zip(self.exchanges, keys, strict=True):
             order = jax.random.permutation(key, exchange.num_parts)
             move = move.then(exchanged(position, exchange, order))
         return move
@@ -62,6 +66,8 @@ class Group:
     def random_copies(self, positions: np.ndarray, rng: np.random.Generator) -> Move:
         """Return a random element for each of some positions (..., dim), on the host."""
         move = Move.identity(positions)
+        for involution in self.involutions:
+            move = move.then(involution.where(rng.random(positions.shape[:-1]) < 0.5, positions))
         for flip in self.flips:
             move = move.then(flipped(positions, flip, rng.choice([-1.0, 1.0], (*positions.shape[:-1], len(flip)))))
         for exchange in self.exchanges:
@@ -89,6 +95,13 @@ class Move:
         """Return the image of positions, or of their gradients."""
         return self.sign * numpy_of(position).take_along_axis(position, self.places, axis=-1)
 
+    def where(self, chosen: Any, position: Flat) -> Move:
+        """Return this element for those positions that are ``chosen`` (...,), and the identity for others."""
+        still, xp = Move.identity(position), numpy_of(position)
+        chosen = xp.asarray(chosen)[..., None]
+        sign = xp.where(chosen, self.sign, still.sign).astype(position.dtype)
+        return Move(xp.where(chosen, self.places, still.places), sign)
+
     def then(self, other: Move) -> Move:
         """Return the element that does this, and then ``other``."""
         take = numpy_of(self.sign).take_along_axis
@@ -114,21 +127,25 @@ def flipped(position: Flat, flip: Any, sign: Any) -> Move:
 
 def make_group(symmetries: Sequence[Symmetry], ids: Ids) -> Group:
     """Return the group of some symmetries of positions whose arrays ``ids`` hold the place of each number."""
-    exchanges, flips = [], []
-    for symmetry in symmetries:
-        parts = symmetry.length(ids)
-        single, double = [np.zeros((parts, 0), int)], [np.zeros((parts, parts, 0), int)]
-        for name, axes in symmetry.pairs:
-            places, own = ids[name], [axis % ids[name].ndim for axis in axes]
-            if len(own) == 2:
-                double.append(np.moveaxis(places, own, (0, 1)).reshape(parts, parts, -1))
-            else:
-                single.append((np.moveaxis(places, own[0], 0) if own else places).reshape(parts, -1))
-        if isinstance(symmetry, Permute):
-            exchanges.append(Exchange(*(np.concatenate(table, -1).astype(np.int32) for table in (single, double))))
+    exchanges = [Exchange(*_tables(one, ids)) for one in symmetries if isinstance(one, Permute)]
+    flips = [_tables(one, ids)[0] for one in symmetries if isinstance(one, Flip)]
+    involutions = [
+        Move(np.array(one.places, np.int32), np.array(one.sign)) for one in symmetries if isinstance(one, Involution)
+    ]
+    return Group(tuple(exchanges), tuple(flips), tuple(involutions))
+
+
+def _tables(symmetry: Parted, ids: Ids) -> tuple[np.ndarray, np.ndarray]:
+    """Return the places of the numbers of each part, and of those that belong to two parts."""
+    parts = symmetry.length(ids)
+    single, double = [np.zeros((parts, 0), int)], [np.zeros((parts, parts, 0), int)]
+    for name, axes in symmetry.pairs:
+        places, own = ids[name], [axis % ids[name].ndim for axis in axes]
+        if len(own) == 2:
+            double.append(np.moveaxis(places, own, (0, 1)).reshape(parts, parts, -1))
         else:
-            flips.append(np.concatenate(single, -1).astype(np.int32))
-    return Group(tuple(exchanges), tuple(flips))
+            single.append((np.moveaxis(places, own[0], 0) if own else places).reshape(parts, -1))
+    return np.concatenate(single, -1).astype(np.int32), np.concatenate(double, -1).astype(np.int32)
 
 
 def numpy_of(array: Any) -> Any:

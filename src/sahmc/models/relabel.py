@@ -15,12 +15,15 @@ from scipy.optimize import linear_sum_assignment
 
 from sahmc._support.validate import require
 from sahmc.models.positions import named
-from sahmc.models.symmetry import Flip, Permute, Symmetry
+from sahmc.models.symmetry import Flip, Involution, Parted, Permute
 
 MOST_ROUNDS = 20
 """The most rounds in which draws are carried to a new centre."""
 NARROWEST = 1e-2
 """The least spread of a part of the centre, in units of that of all parts together."""
+
+KINDS = (Permute, Flip, Involution)
+"""The kinds of symmetry."""
 
 Arrays = dict[str, np.ndarray]
 """Arrays by name: draws (draw, ...), or something of the shape of one."""
@@ -36,7 +39,9 @@ def relabel(draws: Any, log_density: np.ndarray, weight: np.ndarray, symmetries:
     lead = log_density.shape
     arrays = {name: np.array(leaf).reshape(-1, *leaf.shape[2:]) for name, leaf in zip(names, leaves, strict=True)}
     _check(arrays, symmetries)
-    orders, signs = ([one for one in symmetries if isinstance(one, kind)] for kind in (Permute, Flip))
+    orders = [one for one in symmetries if isinstance(one, Permute)]
+    signs = [one for one in symmetries if isinstance(one, Flip)]
+    others = [one for one in symmetries if isinstance(one, Involution)]
     share = weight.ravel() / weight.sum()
     centre = {name: array[np.argmax(log_density)].astype(float) for name, array in arrays.items()}
     spread = {name: array.std(axis=0, dtype=float) for name, array in arrays.items()}
@@ -45,8 +50,10 @@ def relabel(draws: Any, log_density: np.ndarray, weight: np.ndarray, symmetries:
         for symmetry in orders:
             signed = any(set(symmetry.pairs) == set(other.pairs) for other in signs)
             moved |= _permuted(arrays, centre, spread, symmetry, signed)
-        for symmetry in signs:
-            moved |= _flipped(arrays, centre, spread, symmetry)
+        for flip in signs:
+            moved |= _flipped(arrays, centre, spread, flip)
+        for involution in others:
+            moved |= _carried(arrays, centre, spread, involution)
         if not moved:
             break
         centre = {name: np.tensordot(share, array, axes=1) for name, array in arrays.items()}
@@ -65,11 +72,15 @@ def _check(arrays: Arrays, symmetries: Any) -> None:
     advice = "pass what sahmc.find_symmetries returned, or a list of Permute and Flip"
     require(isinstance(symmetries, (list, tuple)), "symmetries must be a list", symmetries, advice)
     for symmetry in symmetries:
-        require(isinstance(symmetry, (Permute, Flip)), "a symmetry is a Permute or a Flip", symmetry, advice)
-        symmetry.length(ids)
+        require(isinstance(symmetry, KINDS), "a symmetry is a Permute or a Flip", symmetry, advice)
+        if isinstance(symmetry, Parted):
+            symmetry.length(ids)
+        else:
+            fits = len(symmetry.places) == start
+            require(fits, f"draws must have {len(symmetry.places)} numbers", start, "pass symmetries of these draws")
 
 
-def _permuted(arrays: Arrays, centre: Arrays, spread: Arrays, symmetry: Symmetry, signed: bool) -> bool:
+def _permuted(arrays: Arrays, centre: Arrays, spread: Arrays, symmetry: Parted, signed: bool) -> bool:
     """Give the parts of each draw the places of those of the centre they are likest to; tell whether any changed.
 
     A part of the centre is a Gaussian with the ``spread`` of what was there before. ``signed`` tells that the signs of
@@ -95,7 +106,7 @@ def _permuted(arrays: Arrays, centre: Arrays, spread: Arrays, symmetry: Symmetry
     return bool(len(changed))
 
 
-def _parts(arrays: Arrays, symmetry: Symmetry, lead: int) -> np.ndarray:
+def _parts(arrays: Arrays, symmetry: Parted, lead: int) -> np.ndarray:
     """Return what tells the parts from each other, (..., part, number), of arrays with ``lead`` axes before their own.
 
     An array of which two axes change together is told by its diagonal.
@@ -111,7 +122,7 @@ def _parts(arrays: Arrays, symmetry: Symmetry, lead: int) -> np.ndarray:
     return np.concatenate([row.reshape(*row.shape[: lead + 1], -1) for row in rows], axis=-1).astype(float)
 
 
-def _flipped(arrays: Arrays, centre: Arrays, spread: Arrays, symmetry: Symmetry) -> bool:
+def _flipped(arrays: Arrays, centre: Arrays, spread: Arrays, symmetry: Parted) -> bool:
     """Give the parts of each draw the signs with which they are nearest to the centre; tell whether any changed."""
     alike: Any = 0.0
     for name, axes in symmetry.pairs:
@@ -127,3 +138,20 @@ def _flipped(arrays: Arrays, centre: Arrays, spread: Arrays, symmetry: Symmetry)
             array.dtype
         )
     return bool((sign < 0).any())
+
+
+def _carried(arrays: Arrays, centre: Arrays, spread: Arrays, symmetry: Involution) -> bool:
+    """Carry each draw by an involution if that brings it nearer to the centre; tell whether any changed."""
+    draws = np.concatenate([array.reshape(len(array), -1) for array in arrays.values()], axis=1)
+    goal, width = (np.concatenate([np.ravel(some[name]) for name in arrays]) for some in (centre, spread))
+    unit = np.maximum(draws.std(axis=0, dtype=float), 1e-300)
+    width = np.maximum(width, NARROWEST * unit)
+    image = symmetry(draws)
+    gain = (((draws - goal) / width) ** 2 - ((image - goal) / width) ** 2).sum(axis=1)
+    changed = np.flatnonzero(gain > 0)
+    start = 0
+    for name, array in arrays.items():
+        size = array[0].size
+        arrays[name][changed] = image[changed, start : start + size].reshape(-1, *array.shape[1:])
+        start += size
+    return bool(len(changed))

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from sahmc.models.group import Exchange, Group, Move, make_group
+from sahmc.models.group import Group, Move, make_group
 from sahmc.models.positions import Unpacker, named
-from sahmc.models.symmetry import Axes, Flip, Ids, Permute, Symmetry
+from sahmc.models.symmetry import Axes, Flip, Ids, Involution, Parted, Permute, Symmetry
 
-KINDS: dict[str, type[Symmetry]] = {"permute": Permute, "flip": Flip}
-"""The kinds of symmetry, by the names that they have in files."""
+KINDS: dict[str, type[Parted]] = {"permute": Permute, "flip": Flip}
+"""The kinds of symmetry of parts, by the names that they have in files."""
 SAME = 1e-4
 """The share of its size by which a variable may be off, by rounding, where it should be carried along."""
 
@@ -37,10 +37,8 @@ class Symmetries:
 
     def only(self, group: Group) -> Symmetries:
         """Return those whose exchanges and flips are in a group."""
-        mine = self.group
-        tables, theirs = ([*map(_places, each.exchanges), *each.flips] for each in (mine, group))
-        ordered = sorted(self.each, key=lambda one: isinstance(one, Flip))
-        kept = [one for one, table in zip(ordered, tables, strict=True) if any(_equal(table, t) for t in theirs)]
+        theirs = _tables(group)
+        kept = [one for one in self.each if _among(_tables(make_group([one], self.ids)), theirs)]
         return Symmetries(tuple(kept), self.ids)
 
     def random_copies(self, positions: np.ndarray, rng: np.random.Generator) -> Move:
@@ -59,6 +57,11 @@ class Symmetries:
         for symmetry in self.each:
             maps = symmetry.generators(self.ids)
             images = [named(unpack.all(each(points).astype(points.dtype))) for each in maps]
+            if isinstance(symmetry, Involution):
+                seen = affine_map(symmetry.name, _flat(values), _flat(images[0]))
+                found += [] if seen is None else [seen]
+            if not isinstance(symmetry, Parted):
+                continue
             axes = {name: _carried(values[name], [i[name] for i in images], symmetry) for name in values}
             pairs = [(name, axis) for name, axis in axes.items() if axis is not None]
             if pairs:
@@ -66,7 +69,37 @@ class Symmetries:
         return tuple(found)
 
 
-def _carried(value: np.ndarray, images: Sequence[np.ndarray], symmetry: Symmetry) -> Axes | None:
+def affine_map(name: str, values: np.ndarray, images: np.ndarray) -> Involution | None:
+    """Return the map that carries vectors (point, dim) to their ``images``, if it moves, flips or shifts each number.
+
+    None if some number becomes what none of them is, up to sign and shift, or if the map does not undo itself.
+    """
+    places, signs, shifts = [], [], []
+    size = np.maximum(np.abs(values).max(axis=0), 1e-30)
+    for k, image in enumerate(images.T):
+        for sign in (1.0, -1.0):
+            shift = image[:, None] - sign * values
+            off = np.ptp(shift, axis=0) / np.maximum(size, np.abs(image).max())
+            own = off[k] < SAME and (sign > 0 or np.ptp(image) > 0)
+            best = k if own else int(np.argmin(off))
+            if off[best] < SAME:
+                places.append(best)
+                signs.append(sign)
+                shifts.append(float(np.median(shift[:, best])))
+                break
+        else:
+            return None
+    shifts = [0.0 if abs(x) < SAME * size[place] else round(x, 6) for x, place in zip(shifts, places, strict=True)]
+    made = Involution(name, tuple(places), tuple(signs), tuple(shifts))
+    return made if np.allclose(made(made(values)), values, rtol=SAME, atol=SAME * float(size.max())) else None
+
+
+def _flat(values: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return arrays (point, ...) as one, (point, dim)."""
+    return np.concatenate([np.reshape(value, (len(value), -1)) for value in values.values()], axis=1).astype(float)
+
+
+def _carried(value: np.ndarray, images: Sequence[np.ndarray], symmetry: Parted) -> Axes | None:
     """Return the axes along which a variable (point, ...) is carried along with a symmetry; None if it is not.
 
     ``images`` are the same variable where each generator of the symmetry was applied before.
@@ -89,12 +122,15 @@ def _carried(value: np.ndarray, images: Sequence[np.ndarray], symmetry: Symmetry
     return None
 
 
-def _places(exchange: Exchange) -> np.ndarray:
-    return np.concatenate([np.ravel(exchange.single), np.ravel(exchange.double)])
+def _tables(group: Group) -> list[np.ndarray]:
+    """Return what tells each exchange, flip and involution from others, as one array each."""
+    exchanges = [np.concatenate([np.ravel(one.single), np.ravel(one.double)]) for one in group.exchanges]
+    flips = [-1 - np.asarray(flip) for flip in group.flips]
+    return [*exchanges, *flips, *(np.stack([one.places, one.sign]) for one in group.involutions)]
 
 
-def _equal(one: Any, two: Any) -> bool:
-    return np.shape(one) == np.shape(two) and bool(np.all(np.asarray(one) == np.asarray(two)))
+def _among(some: Sequence[np.ndarray], others: Sequence[np.ndarray]) -> bool:
+    return all(any(np.array_equal(one, other) for other in others) for one in some)
 
 
 def _same(one: np.ndarray, two: np.ndarray) -> bool:
@@ -106,10 +142,21 @@ def as_data(symmetries: Sequence[Symmetry]) -> list[dict[str, Any]]:
     names = {kind: name for name, kind in KINDS.items()}
     return [
         {"kind": names[type(one)], "names": list(one.names), "axis": [list(axes) for axes in one.axis]}
+        if isinstance(one, Parted)
+        else {"kind": "involution", **{key: _plain(value) for key, value in vars(one).items()}}
         for one in symmetries
     ]
 
 
 def from_data(data: Sequence[Any]) -> list[Symmetry]:
     """Return what ``as_data`` made such data of."""
-    return [KINDS[one["kind"]](list(one["names"]), [tuple(axes) for axes in one["axis"]]) for one in data]
+    return [
+        KINDS[one["kind"]](list(one["names"]), [tuple(axes) for axes in one["axis"]])
+        if one["kind"] in KINDS
+        else Involution(one["name"], *(tuple(one[key]) for key in ("places", "sign", "shift")))
+        for one in data
+    ]
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value

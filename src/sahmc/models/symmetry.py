@@ -36,9 +36,46 @@ class SignedMap:
         return self.sign * flat[..., self.places]
 
 
-@dataclass(frozen=True)
 class Symmetry(ABC):
-    """A symmetry of a position: what its arrays are called, and along which axes they change.
+    """A symmetry of a position."""
+
+    @abstractmethod
+    def generators(self, ids: Ids) -> list[SignedMap]:
+        """Return the maps of which all others are made; ``ids`` are arrays with the place of each number."""
+
+
+@dataclass(frozen=True)
+class Involution(Symmetry):
+    """A map that exchanges numbers, or changes their signs, and undoes itself: x -> shift + sign * x[places].
+
+    It is what a function becomes that is given as a symmetry.
+    """
+
+    name: str
+    """What it is called."""
+    places: tuple[int, ...]
+    """The place from which each number comes."""
+    sign: tuple[float, ...]
+    """Its sign, 1 or -1."""
+    shift: tuple[float, ...]
+    """What is added to it: 0 for numbers of a position; a share p may become 1 - p."""
+
+    def __call__(self, flat: np.ndarray) -> np.ndarray:
+        """Return the image of vectors (..., dim)."""
+        return np.asarray(self.shift) + np.asarray(self.sign) * flat[..., list(self.places)]
+
+    def generators(self, ids: Ids) -> list[SignedMap]:
+        """Return the map itself."""
+        return [SignedMap(np.array(self.places), np.array(self.sign))]
+
+    def __repr__(self) -> str:
+        moved = sum(k != place or sign < 0 for k, (place, sign) in enumerate(zip(self.places, self.sign, strict=True)))
+        return f"Involution({self.name!r}, {moved} numbers)"
+
+
+@dataclass(frozen=True)
+class Parted(Symmetry):
+    """A symmetry by which parts change: what its arrays are called, and along which axes they change.
 
     ``names``
         The name of an array or a list of names, of those that change together: keys of a dict, joined by dots where
@@ -64,10 +101,6 @@ class Symmetry(ABC):
         object.__setattr__(self, "names", names)
         object.__setattr__(self, "axis", tuple((axis,) if isinstance(axis, int) else tuple(axis) for axis in axes))
 
-    @abstractmethod
-    def generators(self, ids: Ids) -> list[SignedMap]:
-        """Return the maps of which all others are made; ``ids`` are arrays with the place of each number."""
-
     def length(self, ids: Ids) -> int:
         """Return the number of parts that change; raise ``ValueError`` if arrays do not have such parts."""
         for name, axes in self.pairs:
@@ -85,7 +118,7 @@ class Symmetry(ABC):
         return list(zip(self.names, self.axis, strict=True))
 
 
-class Permute(Symmetry):
+class Permute(Parted):
     """Parts along an axis that may change places: components of a mixture, hidden states, hidden units."""
 
     def generators(self, ids: Ids) -> list[SignedMap]:
@@ -105,7 +138,7 @@ class Permute(Symmetry):
         return SignedMap(index, np.ones(len(index)))
 
 
-class Flip(Symmetry):
+class Flip(Parted):
     """Parts along an axis, or whole arrays, whose sign may change: factors, with their scores."""
 
     def generators(self, ids: Ids) -> list[SignedMap]:

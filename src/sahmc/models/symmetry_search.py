@@ -19,7 +19,7 @@ from sahmc.models.energy import trace_energy
 from sahmc.models.model import Model
 from sahmc.models.positions import flatten, named
 from sahmc.models.starts import starting_positions
-from sahmc.models.symmetry import Axes, Flip, Ids, Permute, SignedMap, Symmetry
+from sahmc.models.symmetry import Axes, Flip, Ids, Involution, Parted, Permute, SignedMap, Symmetry
 
 POINTS, SPREAD = 8, 2.0
 """The number of random points at which a map is tried, and how far they are from starts, in each coordinate."""
@@ -42,14 +42,15 @@ Energies = Callable[[np.ndarray], np.ndarray]
 def search_symmetries(trial: Trial, ids: Ids) -> tuple[Symmetry, ...]:
     """Return the symmetries of positions whose arrays ``ids`` hold the place of each number."""
     lengths = sorted({size for part in ids.values() for size in part.shape if size > 1})
-    found: list[Symmetry] = []
+    found: list[Parted] = []
     for length in lengths:
         found += _confirmed(trial, ids, length, Permute, pairs=True)
     for length in lengths:
         found += _confirmed(trial, ids, length, Flip, pairs=False)
     sliced = {name for one in found if isinstance(one, Flip) for name in one.names}
     whole = [Flip(names, ((),) * len(names)) for names in _subsets([n for n in ids if n not in sliced])]
-    return (*found, *_minimal(trial, ids, whole))
+    found += _minimal(trial, ids, whole)
+    return (*found, *_exchanges_that_reverse(trial, ids, found))
 
 
 class Trial:
@@ -110,7 +111,7 @@ def _both(energy_fn: TracedFunction, points: jax.Array) -> jax.Array:
     return jnp.stack([energy, jnp.zeros_like(energy) if base is None else base.energy], axis=1)
 
 
-def _confirmed(trial: Trial, ids: Ids, length: int, kind: type[Symmetry], pairs: bool) -> list[Symmetry]:
+def _confirmed(trial: Trial, ids: Ids, length: int, kind: type[Parted], pairs: bool) -> list[Parted]:
     """Return the symmetries of one kind among axes of one length; ``pairs`` tells whether two axes may go together."""
     choices: dict[str, list[Axes]] = {}
     for name, part in ids.items():
@@ -122,19 +123,48 @@ def _confirmed(trial: Trial, ids: Ids, length: int, kind: type[Symmetry], pairs:
     return _minimal(trial, ids, candidates[:MOST_CHOICES])
 
 
-def _minimal(trial: Trial, ids: Ids, candidates: Sequence[Symmetry]) -> list[Symmetry]:
+def _minimal(trial: Trial, ids: Ids, candidates: Sequence[Parted]) -> list[Parted]:
     """Return those candidates that hold, but not those that are made of smaller ones."""
     if not candidates:
         return []
     maps = [one.generators(ids)[0] for one in candidates]
     likely = np.flatnonzero(trial.possible(maps))
     likely = likely[trial.holds([maps[k] for k in likely])] if len(likely) else likely
-    found: list[Symmetry] = []
+    found: list[Parted] = []
     for one in (candidates[int(k)] for k in likely):
         known = {pair for other in found if set(other.pairs) <= set(one.pairs) for pair in other.pairs}
         if known != set(one.pairs) and trial.holds(one.generators(ids)).all():
             found.append(one)
     return found
+
+
+def _exchanges_that_reverse(trial: Trial, ids: Ids, found: Sequence[Parted]) -> list[Involution]:
+    """Return symmetries that exchange two parts of some arrays and change the sign of others, not ``found`` apart.
+
+    So do the components of a mixture of two whose weights are p and 1 - p.
+    """
+    known = {name for one in found for name in one.names}
+    axes = {name: [k for k, size in enumerate(part.shape) if size == 2] for name, part in ids.items()}
+    double = [name for name in ids if axes[name] and name not in known]
+    single = [name for name in ids if not axes[name] and name not in known]
+    choices = [(some, reversed_) for some in _subsets(double) for reversed_ in _subsets(single)]
+    candidates = [
+        (Permute(some, chosen), Flip(reversed_, ((),) * len(reversed_)))
+        for some, reversed_ in sorted(choices, key=lambda pair: len(pair[0]) + len(pair[1]))[:MOST_CHOICES]
+        for chosen in itertools.product(*(axes[name] for name in some))
+    ][:MOST_CHOICES]
+    maps = [SignedMap(one.generators(ids)[0].places, two.generators(ids)[0].sign) for one, two in candidates]
+    likely = np.flatnonzero(trial.possible(maps)) if maps else np.zeros(0, int)
+    made: list[Involution] = []
+    used: set[str] = set()
+    for k in likely[trial.holds([maps[int(k)] for k in likely])] if len(likely) else likely:
+        (one, two), image = candidates[int(k)], maps[int(k)]
+        if used.isdisjoint({*one.names, *two.names}):
+            used |= {*one.names, *two.names}
+            name = f"exchanging the parts of {' and '.join(one.names)} and reversing {' and '.join(two.names)}"
+            zero = np.zeros(len(image.sign))
+            made.append(Involution(name, *(tuple(x.tolist()) for x in (image.places, image.sign, zero))))
+    return made
 
 
 def _subsets(names: Sequence[str]) -> list[tuple[str, ...]]:

@@ -7,7 +7,7 @@ from typing import Any
 from sahmc._support.frozen import thawed
 from sahmc.models.relabel import relabel
 from sahmc.models.symmetries import from_data
-from sahmc.models.symmetry import Flip, Symmetry
+from sahmc.models.symmetry import Flip, Involution, Parted, Permute, Symmetry
 from sahmc.results.records import RunRecord
 
 
@@ -30,13 +30,12 @@ def symmetries_in_words(record: RunRecord) -> str:
     known = known_symmetries(record)
     if not known:
         return ""
-    places = [one for one in known if not isinstance(one, Flip)]
-    signs = [one for one in known if isinstance(one, Flip)]
-    told = [f"parts of {_listed(one)} may change places" for one in places]
-    told += [f"{_listed(one)} may change sign" for one in signs]
+    told = [f"parts of {_listed(one)} may change places" for one in known if isinstance(one, Permute)]
+    told += [f"{_listed(one)} may change sign" for one in known if isinstance(one, Flip)]
+    told += [f"{one.name} leaves the posterior as it is" for one in known if isinstance(one, Involution)]
     return f"symmetries: {'; '.join(told)}. The table is of relabelled draws, in which each part is the same throughout"
 
 
-def _listed(symmetry: Symmetry) -> str:
+def _listed(symmetry: Parted) -> str:
     names = list(symmetry.names)
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -3,32 +3,38 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 
 from sahmc._support.traced import TracedFunction
+from sahmc._support.types import Unravel
 from sahmc._support.validate import require
 from sahmc.landscape.descent import in_blocks
 from sahmc.models.model import Model
-from sahmc.models.symmetries import Symmetries
-from sahmc.models.symmetry import Symmetry
+from sahmc.models.positions import structure
+from sahmc.models.symmetries import Symmetries, affine_map
+from sahmc.models.symmetry import Ids, Involution, Symmetry
 from sahmc.models.symmetry_search import Energies, Trial, places, search_symmetries
 from sahmc.run.start import Prepared, evaluate_starts
 from sahmc.tilt.tilts import TemperedTilt
 
 AUTO = "auto"
 """The word for symmetries that are to be found."""
+TRIED = 8
+"""The number of positions at which it is seen what a function does."""
 
 
 def check_symmetries(given: Any) -> None:
     """Raise ``ValueError`` for what cannot be symmetries."""
-    listed = isinstance(given, (list, tuple)) and all(isinstance(one, Symmetry) for one in given)
+    listed = isinstance(given, (list, tuple)) and all(isinstance(one, Symmetry) or callable(one) for one in given)
     require(
         given is None or listed or (isinstance(given, str) and given == AUTO),
-        'symmetries must be "auto", None or a list of Permute and Flip',
+        'symmetries must be "auto", None or a list of Permute, Flip and functions',
         given,
         'write symmetries=[sahmc.Permute(["mu", "sigma"])], say',
     )
@@ -56,12 +62,54 @@ def _symmetries(model: Model, ready: Prepared, given: Any) -> Symmetries | None:
     if given == AUTO:
         found = search_symmetries(trial, ids)
         return Symmetries(found, ids) if found else None
+    given = [one if isinstance(one, Symmetry) else involution_of(one, unravel, starts.shape[1]) for one in given]
     for symmetry in given:
         maps = symmetry.generators(ids)
         require(maps, "parts that change places must be two or more", f"{symmetry}", "leave it out")
         must = "a symmetry must leave the log density, and the prior where it is apart, as they are"
         require(trial.holds(maps).all(), must, f"{symmetry}, which changes them", "check its names and axes")
+    _check_commute(given, ids, starts.shape[1])
     return Symmetries(tuple(given), ids, given=True)
+
+
+def involution_of(function: Callable[[Any], Any], unravel: Unravel, dim: int) -> Involution:
+    """Return the map of flat positions that a function from positions to positions is.
+
+    Raises ``ValueError`` unless it exchanges numbers or changes their signs, and undoes itself.
+    """
+    name = getattr(function, "__name__", type(function).__name__)
+    points = np.random.default_rng(0).normal(size=(TRIED, dim)).astype(np.float32)
+    images = []
+    for point in points:
+        position = unravel(jnp.asarray(point))
+        image = function(position)
+        ok = jax.tree.map(jnp.shape, image) == jax.tree.map(jnp.shape, position)
+        must = "a symmetry that is a function must map a position to one with the same structure"
+        require(ok, must, f"{name}, which returns {jax.tree.map(jnp.shape, image)}", f"return {structure(position)}")
+        images.append(np.asarray(ravel_pytree(image)[0]))
+    found = affine_map(name, points.astype(float), np.stack(images).astype(float))
+    require(
+        found is not None and not any(found.shift),
+        "a symmetry that is a function must exchange numbers of a position or change their signs, and undo itself",
+        f"{name}, which does not",
+        "write one that does; numbers are unconstrained, so that 1 - p of a share p is the other sign of its logit",
+    )
+    assert found is not None
+    return found
+
+
+def _check_commute(symmetries: Sequence[Symmetry], ids: Ids, dim: int) -> None:
+    """Raise ``ValueError`` for functions whose order matters, among themselves or with other symmetries."""
+    point = np.arange(1.0, dim + 1)
+    for one in (one for one in symmetries if isinstance(one, Involution)):
+        for other in (other for other in symmetries if other is not one):
+            for each in other.generators(ids):
+                require(
+                    np.array_equal(one(each(point)), each(one(point))),
+                    "symmetries that are functions must do the same in whatever order they are applied",
+                    f"{one} and {other}, which do not",
+                    "give parts that change places as one Permute",
+                )
 
 
 def _quick(energy_fn: TracedFunction, starts: np.ndarray) -> Energies:
