@@ -203,6 +203,8 @@ def first_is_largest(values):
     return (values == values.max(-1, keepdims=True)).astype(float)
 
 
+MIXED = 400
+"""The least effective sample size of a fit by NUTS that relabelled means are held against: others are stuck."""
 MODELS = {
     "mixture, 3": (mixture, {"parts": 3}, 3),
     "mixture, 5": (mixture, {"parts": 5}, 5),
@@ -216,6 +218,15 @@ MODELS = {
 
 
 def one_run(task):
+    """One run, or nothing but a word if it fails."""
+    try:
+        return _one_run(task)
+    except Exception as error:
+        print(*task, "failed:", error, flush=True)
+        return None
+
+
+def _one_run(task):
     """One model, one way to sample it, one seed: a row of figures."""
     name, how, seed = task
     make, options, parts = MODELS[name]
@@ -309,7 +320,7 @@ def models_table(rows):
             modes = "-".join(str(x) for x in sorted({min(row["modes"] for row in mine), max(r["modes"] for r in mine)}))
             alarms = f"{sum(r['errors'] for r in mine)}, {sum(r['warnings'] for r in mine)}"
             shown = ("-", "-", "-") if how == "NUTS" else (f"{error:.4f}", modes, alarms)
-            beside = [row for key, row in rows if key == (name, "NUTS")]
+            beside = [row for key, row in rows if key == (name, "NUTS") and row["ess"] > MIXED]
             far = [furthest(r["means"], n["means"]) for r in mine for n in beside if "means" in r and "means" in n]
             z = f"{max(f[0] for f in far):.1f} of {far[0][1]}" if far and how == "auto" else ""
             seconds = np.median([row["seconds"] for row in mine])
@@ -386,9 +397,9 @@ def main():
     os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
     if args.what != "models":
         return none_table() if args.what == "none" else cost_table()
-    tasks = [(n, h, s) for s in range(args.seeds) for n in args.names.split(";") for h in args.ways.split(",")]
+    tasks = [(n, h, s) for s in range(args.seeds) for h in args.ways.split(",") for n in args.names.split(";")]
     with multiprocessing.get_context("spawn").Pool(args.jobs) as pool:
-        models_table(list(pool.imap_unordered(one_run, tasks, chunksize=1)))
+        models_table([row for row in pool.imap_unordered(one_run, tasks, chunksize=1) if row is not None])
     import jax
 
     import sahmc

@@ -146,6 +146,25 @@ def test_a_function_may_be_a_symmetry(tmp_path):
     assert sahmc.Result.load(tmp_path / "run.nc").symmetries == result.symmetries
 
 
+def test_what_cannot_be_looked_for_is_said(monkeypatch):
+    def fails(self, maps):
+        raise RuntimeError("no 64 bits here")
+
+    monkeypatch.setattr("sahmc.models.symmetry_search.Trial.holds", fails)
+    start = {"a": jnp.zeros(2), "b": jnp.zeros(2)}
+    with pytest.warns(UserWarning, match=r"symmetries could not be looked for \(no 64 bits here\)"):
+        found = sahmc.sample(
+            lambda p: -0.5 * jnp.sum(p["a"] ** 2 + p["b"] ** 2),
+            start,
+            draws=20,
+            tune=40,
+            chains=4,
+            random_seed=0,
+            progressbar=False,
+        )
+    assert found.symmetries == ()
+
+
 def test_variables_that_follow_a_symmetry_are_found():
     ids = {"a": np.arange(3), "c": np.arange(3, 4)}
     symmetries = Symmetries((sahmc.Permute("a"), sahmc.Flip("c", ())), ids)

@@ -157,3 +157,29 @@ def test_maps_are_what_they_say():
 def test_what_is_no_symmetry_is_told(make, words):
     with pytest.raises(ValueError, match=words):
         make({"a": np.arange(6).reshape(3, 2), "b": np.array([6, 7, 8])})
+
+
+@pytest.fixture
+def constants_in_programs():
+    """The way newer versions of JAX have of keeping data inside programs."""
+    name = "jax_use_simplified_jaxpr_constants"
+    before = getattr(jax.config, name, None)
+    if before is None:
+        pytest.skip("this version of JAX has no such setting")
+    jax.config.update(name, True)
+    yield
+    jax.config.update(name, before)
+
+
+def test_data_that_a_compiled_function_is_given_are_of_its_type(constants_in_programs):
+    """Once traced in 32 bits, data of 64 would be given in 32 to a program that expects 64."""
+    second = np.cov(np.random.default_rng(0).normal(size=(4, 50))) * 50
+
+    def log_density(p):
+        covariance = p["loading"] @ p["loading"].T + jnp.eye(4)
+        return -0.5 * jnp.trace(jnp.linalg.solve(covariance, second)) - 25 * jnp.linalg.slogdet(covariance)[1]
+
+    start = {"loading": jnp.ones((4, 2)), "other": jnp.zeros(())}
+    jax.jit(log_density)(start)
+    found = sahmc.find_symmetries(sahmc.Model(log_density=log_density), start)
+    assert sahmc.Permute("loading", 1) in found and sahmc.Flip("loading", 1) in found

@@ -60,6 +60,13 @@ def test_the_mass_of_a_prior_is_measured_unless_it_is_said_to_be_1(long_way, tmp
     assert sahmc.Result.load(tmp_path / "run.nc").record.prior_mass == (mass, error)
 
 
+def test_without_a_prior_the_ladder_ends_in_a_reference():
+    raw = model(1.0, sd=0.5).log_likelihood
+    result, found = run(raw)
+    truth = DIM * np.log(0.5 * np.sqrt(2 * np.pi))
+    assert result.warmup.reference is not None and abs(found.mean - truth) < 4 * found.mcse < 0.1
+
+
 def test_a_short_way_ends_in_the_prior():
     result, found = run(model(1.0, sd=0.5))
     assert result.warmup.reference is None and result.record.prior_mass is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -60,7 +61,15 @@ def _symmetries(model: Model, ready: Prepared, given: Any) -> Symmetries | None:
     ids, starts = places(unravel, positions[0]), np.asarray(positions)
     trial = Trial(model, starts, unravel, 0, _quick(ready.energy_fn, starts))
     if given == AUTO:
-        found = search_symmetries(trial, ids)
+        try:
+            found = search_symmetries(trial, ids)
+        except Exception as error:  # a model that runs in 32 bits need not in 64, and runs without symmetries too
+            warnings.warn(
+                f"symmetries could not be looked for ({str(error).splitlines()[0]}): every copy of a mode is a mode. "
+                "Give them by symmetries=[...], or pass symmetries=None.",
+                stacklevel=4,
+            )
+            return None
         return Symmetries(found, ids) if found else None
     given = [one if isinstance(one, Symmetry) else involution_of(one, unravel, starts.shape[1]) for one in given]
     for symmetry in given:

@@ -97,7 +97,7 @@ def choose_top(context: WarmupContext, piloted: PilotOutcome, found: Landscape) 
     plan, pilot, heat, searched = context.plan, piloted.pilot, found.climb, found.found
     beside = piloted.plain if plan.has_prior else piloted.kernel
     quarter = piloted.quarter_of(beside)
-    length = _length(piloted, found) if plan.has_prior else 1.0
+    length = _length(piloted, found) if plan.has_prior else math.inf
     if not plan.learns_reference or length <= 1:
         return Top(_without(context), beside, quarter, pilot, found)
     assert pilot is not None and searched is not None and heat is not None
