@@ -63,16 +63,18 @@ def _with_typed_literals(eqn: Any) -> Any:
     if not isinstance(inner, core.ClosedJaxpr) or len(inner.jaxpr.invars) != len(eqn.invars):
         return eqn
     pairs: list[tuple[Any, Any]] = list(zip(eqn.invars, inner.jaxpr.invars, strict=True))
-    invars = [core.Literal(a.val.astype(v.aval.dtype), v.aval) if _differ(a, v) else a for a, v in pairs]
+    invars = [_typed_like(atom, var) for atom, var in pairs]
     body = _typed_alike(inner.jaxpr)
     if body is inner.jaxpr and all(new is old for new, (old, _) in zip(invars, pairs, strict=True)):
         return eqn
     return eqn.replace(invars=invars, params={**eqn.params, "jaxpr": core.ClosedJaxpr(body, inner.consts)})
 
 
-def _differ(atom: Any, var: Any) -> bool:
-    """Tell whether an atom is a constant of another type than the variable that it becomes."""
-    return isinstance(atom, core.Literal) and atom.aval.dtype != var.aval.dtype
+def _typed_like(atom: Any, var: Any) -> Any:
+    """Return an atom, with the type of the variable that it becomes if it is a constant of another type."""
+    if not isinstance(atom, core.Literal) or np.dtype(atom.val.dtype) == var.aval.dtype:
+        return atom
+    return core.Literal(atom.val.astype(var.aval.dtype), var.aval)
 
 
 class _Steps:
