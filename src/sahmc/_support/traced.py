@@ -44,37 +44,7 @@ def trace(fn: Callable[[jax.Array], Any], example: jax.Array) -> TracedFunction:
     """Return ``fn`` as a program, by calling it once, on a stand-in for the array ``example``."""
     closed, shape = jax.make_jaxpr(fn, return_shape=True)(example)
     consts = [jax.numpy.asarray(c) for c in closed.consts]
-    return TracedFunction(consts, _interned(_Steps(_typed_alike(closed.jaxpr))), jax.tree.structure(shape))
-
-
-def _typed_alike(jaxpr: core.Jaxpr) -> core.Jaxpr:
-    """Return a program whose constants have the types that the programs inside it expect.
-
-    JAX remembers a NumPy array of 64 bits by its 32-bit copy once it was traced so, and then gives that to a program of
-    64 bits, which cannot be compiled.
-    """
-    eqns = [_with_typed_literals(eqn) for eqn in jaxpr.eqns]
-    return jaxpr if all(new is old for new, old in zip(eqns, jaxpr.eqns, strict=True)) else jaxpr.replace(eqns=eqns)
-
-
-def _with_typed_literals(eqn: Any) -> Any:
-    """Return an equation that calls a program with constants of the types that it expects; itself if they are."""
-    inner = eqn.params.get("jaxpr")
-    if not isinstance(inner, core.ClosedJaxpr) or len(inner.jaxpr.invars) != len(eqn.invars):
-        return eqn
-    pairs: list[tuple[Any, Any]] = list(zip(eqn.invars, inner.jaxpr.invars, strict=True))
-    invars = [_typed_like(atom, var) for atom, var in pairs]
-    body = _typed_alike(inner.jaxpr)
-    if body is inner.jaxpr and all(new is old for new, (old, _) in zip(invars, pairs, strict=True)):
-        return eqn
-    return eqn.replace(invars=invars, params={**eqn.params, "jaxpr": core.ClosedJaxpr(body, inner.consts)})
-
-
-def _typed_like(atom: Any, var: Any) -> Any:
-    """Return an atom, with the type of the variable that it becomes if it is a constant of another type."""
-    if not isinstance(atom, core.Literal) or np.dtype(atom.val.dtype) == var.aval.dtype:
-        return atom
-    return core.Literal(atom.val.astype(var.aval.dtype), var.aval)
+    return TracedFunction(consts, _interned(_Steps(closed.jaxpr)), jax.tree.structure(shape))
 
 
 class _Steps:

@@ -9,7 +9,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +101,8 @@ def _log_density(model: Any, dim: int) -> Callable[[Any], Any]:
         except RuntimeError:
             return -np.inf, np.zeros(dim)
 
-    def batch(kind: Any, positions: Any) -> tuple[np.ndarray, np.ndarray]:
+    def batch(positions: Any) -> tuple[np.ndarray, np.ndarray]:
+        kind = np.asarray(positions).dtype
         flat = np.ascontiguousarray(np.asarray(positions, np.float64).reshape(-1, dim))
         found = list(_map(one, flat))
         with np.errstate(over="ignore"):  # in single precision: infinite, as JAX has it
@@ -110,7 +111,7 @@ def _log_density(model: Any, dim: int) -> Callable[[Any], Any]:
 
     def both(position: Any) -> Any:
         shapes = (jax.ShapeDtypeStruct((), position.dtype), jax.ShapeDtypeStruct(position.shape, position.dtype))
-        return jax.pure_callback(partial(batch, position.dtype), shapes, position, vmap_method="expand_dims")
+        return jax.pure_callback(batch, shapes, position, vmap_method="expand_dims")
 
     @jax.custom_vjp
     def log_density(position: Any) -> Any:
@@ -149,14 +150,14 @@ def _constrain(model: Any, seed: int) -> Callable[[Any], dict[str, Any]]:
     def one(position: np.ndarray) -> np.ndarray:
         return model.param_constrain(position, include_tp=True, include_gq=True, rng=rng)
 
-    def batch(kind: Any, positions: Any) -> np.ndarray:
+    def batch(positions: Any) -> np.ndarray:
         flat = np.asarray(positions, np.float64)
         found = [one(row) for row in flat.reshape(-1, flat.shape[-1])]
-        return np.array(found, kind).reshape(*flat.shape[:-1], len(names))
+        return np.array(found, np.asarray(positions).dtype).reshape(*flat.shape[:-1], len(names))
 
     def constrain(position: Any) -> dict[str, Any]:
         shape = jax.ShapeDtypeStruct((len(names),), position.dtype)
-        values = jax.pure_callback(partial(batch, position.dtype), shape, position, vmap_method="expand_dims")
+        values = jax.pure_callback(batch, shape, position, vmap_method="expand_dims")
         # Stan numbers elements with the first index fastest
         return {name: values[np.array(own)].reshape(shapes[name], order="F") for name, own in places.items()}
 

@@ -11,13 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from sahmc._support.compiled import compiled
+from sahmc._support.double import in_double
 from sahmc._support.traced import TracedFunction
 from sahmc._support.types import Unravel
 from sahmc._support.validate import require_seed
 from sahmc.models.convert import as_model
 from sahmc.models.energy import trace_energy
 from sahmc.models.model import Model
-from sahmc.models.positions import flatten, named
+from sahmc.models.positions import named
 from sahmc.models.starts import starting_positions
 from sahmc.models.symmetry import Axes, Flip, Ids, Involution, Parted, Permute, SignedMap, Symmetry
 
@@ -63,8 +64,8 @@ class Trial:
     def __init__(self, model: Model, starts: np.ndarray, unravel: Unravel, seed: int, quick: Energies | None = None):
         centre = starts[np.arange(POINTS) % len(starts)]
         self.points = centre + SPREAD * np.random.default_rng(seed).normal(size=centre.shape)
-        self.model, self.quick, self._energy = model, quick, np.zeros(0)
-        self.position = jax.tree.map(lambda x: np.asarray(x, float), unravel(starts[0]))
+        self.quick, self._energy = quick, np.zeros(0)
+        self._program = lambda: trace_energy(model, unravel, jnp.asarray(starts[0]), False)
 
     def possible(self, maps: Sequence[SignedMap]) -> np.ndarray:
         """Tell which of some maps may leave the energy as it is, by a quick look."""
@@ -87,10 +88,8 @@ class Trial:
         return most & _alike(after, before, BAD_ROUNDING * eps).all(axis=1) & bool(fine.any())
 
     def _energies(self, points: np.ndarray) -> np.ndarray:
-        parts = []
+        parts, energy_fn = [], self._program()
         with jax.enable_x64(True):
-            example, unravel = flatten(self.position, "the start")
-            energy_fn = trace_energy(self.model, unravel, example, False)
             for i in range(0, len(points), POINTS_AT_ONCE):
                 block = points[i : i + POINTS_AT_ONCE]
                 padded = np.concatenate([block, np.repeat(block[:1], POINTS_AT_ONCE - len(block), axis=0)])
@@ -107,7 +106,7 @@ def _alike(after: np.ndarray, before: np.ndarray, rounding: float) -> np.ndarray
 @compiled
 def _both(energy_fn: TracedFunction, points: jax.Array) -> jax.Array:
     """Return the energies of points (point, dim) and the prior's share of them, 0 where that is not apart."""
-    energy, _, base = jax.vmap(energy_fn)(points)
+    energy, _, base = jax.vmap(lambda point: in_double(energy_fn, point))(points)
     return jnp.stack([energy, jnp.zeros_like(energy) if base is None else base.energy], axis=1)
 
 
