@@ -241,6 +241,7 @@ def main():
     parser.add_argument("what", choices=["widths", "spike", "power", "many"])
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--kinds", default="prior apart,raw")
     parser.add_argument("--needles", type=int, default=200)
     parser.add_argument("--budgets", default="default,four times")
     parser.add_argument("--jobs", type=int, default=2)
@@ -252,7 +253,7 @@ def main():
         tasks = [(*case, b, some) for b in budgets for case in cases for some in runs]
         work, table = width_task, found_table
     elif args.what == "spike":
-        tasks = [(kind, b, s) for b in budgets for s in runs for kind in ("prior apart", "raw")]
+        tasks = [(kind, b, s) for b in budgets for s in runs for kind in args.kinds.split(",")]
         work, table = spike_task, found_table
     elif args.what == "power":
         tasks = [(name, k, max(1, args.needles // 10)) for k in range(2) for name in bases()]

@@ -49,12 +49,12 @@ def hidden_states(y):
     numpyro.factor("y", jax.nn.logsumexp(jax.lax.scan(forward, seen[0], seen[1:])[0]))
 
 
-def factors(scatter, count):
+def factors(scatter_root, count):
     loading = numpyro.sample("loading", dist.Laplace(0, 0.5).expand([8, 2]).to_event(2))
     sd = numpyro.sample("sd", dist.LogNormal(0, 0.5))
-    covariance = loading @ loading.T + sd**2 * jnp.eye(8)
-    fit = jnp.trace(jnp.linalg.solve(covariance, scatter)) + count * jnp.linalg.slogdet(covariance)[1]
-    numpyro.factor("y", -0.5 * fit)
+    root = jnp.linalg.cholesky(loading @ loading.T + sd**2 * jnp.eye(8))
+    half = jax.scipy.linalg.solve_triangular(root, scatter_root, lower=True)
+    numpyro.factor("y", -0.5 * jnp.sum(half**2) - count * jnp.sum(jnp.log(jnp.diag(root))))
 
 
 def make_data():
@@ -65,16 +65,21 @@ def make_data():
         y.append(rng.normal([-5, -1, 2, 6][state], 0.8))
     loading = np.kron(np.eye(2), [[1.2], [-0.9], [1.0], [0.8]])
     z = rng.normal(size=(100, 2)) @ loading.T + 0.5 * rng.normal(size=(100, 8))
-    return np.array(GALAXIES.split(), float), np.array(y), z.T @ z
+    return np.array(GALAXIES.split(), float), np.array(y), np.linalg.cholesky(z.T @ z)
 
 
 def cases():
     """Each model with its data, what is shown of its parts, and how many there are."""
-    velocity, y, scatter = make_data()
+    velocity, y, scatter_root = make_data()
     return {
         "Galaxies, six components": (galaxies, (velocity,), lambda draw: draw["mu"], "mean, 1000 km/s"),
         "Hidden Markov model, four states": (hidden_states, (y,), lambda draw: draw["mu"], "mean of a state"),
-        "Two factors": (factors, (scatter, 100), lambda draw: draw["loading"][..., 0, :], "loading of the first item"),
+        "Two factors": (
+            factors,
+            (scatter_root, 100),
+            lambda draw: draw["loading"][..., 0, :],
+            "loading of the first item",
+        ),
         "Network, five units": (network, network_data(), lambda draw: draw["out"], "weight of a unit"),
     }
 

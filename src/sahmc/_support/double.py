@@ -29,7 +29,7 @@ def _run(jaxpr: core.Jaxpr, consts: Sequence[Any], args: Sequence[Any]) -> list[
     known.update(zip(jaxpr.invars, args, strict=True))
 
     def read(atom: Any) -> Any:
-        return _double(atom.val) if isinstance(atom, core.Literal) else known[atom]
+        return _double(jnp.asarray(atom.val)) if isinstance(atom, core.Literal) else known[atom]
 
     for eqn in jaxpr.eqns:
         found = _RULES.get(eqn.primitive.name, _bind)(eqn, [read(atom) for atom in eqn.invars])
@@ -43,7 +43,11 @@ def _double(value: Any) -> Any:
 
 
 def _type(value: Any) -> Any:
-    """Return a parameter of an equation, with the type of 64 bits where it says 32."""
+    """Return a parameter of an equation, with the type of 64 bits where it says 32, and in programs inside."""
+    if isinstance(value, (core.Jaxpr, core.ClosedJaxpr)):
+        inner = value.jaxpr if isinstance(value, core.ClosedJaxpr) else value
+        closed = jax.make_jaxpr(lambda *args: _run_inner(value, args))(*(_type(var.aval) for var in inner.invars))
+        return closed if isinstance(value, core.ClosedJaxpr) else closed.jaxpr
     if isinstance(value, (np.dtype, type)) and value == np.float32:
         return np.dtype(np.float64)
     if isinstance(value, jax.core.ShapedArray) and value.dtype == np.float32:
@@ -52,7 +56,7 @@ def _type(value: Any) -> Any:
 
 
 def _bind(eqn: Any, values: Sequence[Any]) -> Sequence[Any]:
-    """Run an equation that has no program inside."""
+    """Run an equation as it is."""
     found = eqn.primitive.bind(*values, **{name: _type(value) for name, value in eqn.params.items()})
     return found if eqn.primitive.multiple_results else [found]
 
@@ -105,7 +109,7 @@ def _solve(eqn: Any, values: Sequence[Any]) -> Sequence[Any]:
     return _run_inner(eqn.params["jaxprs"].solve, [*consts, *values[sum(lengths) :]])
 
 
-_CALLS = ("jit", "pjit", "closed_call", "core_call", "checkpoint", "custom_jvp_call", "custom_vjp_call")
+_CALLS = ("jit", "pjit", "closed_call", "core_call", "remat2", "checkpoint", "custom_jvp_call", "custom_vjp_call")
 _RULES: dict[str, Callable[[Any, Sequence[Any]], Sequence[Any]]] = {
     **dict.fromkeys(_CALLS, _call),
     "scan": _scan,
