@@ -1,6 +1,6 @@
 """Posteriors whose modes have copies: are the symmetries found, and what does it cost to draw from all copies alike?
 
-python benchmarks/symmetries.py models --seeds 3 --jobs 2   # nine models, beside sahmc without symmetries and NUTS
+python benchmarks/symmetries.py models --seeds 3 --jobs 2   # nine models, beside sahmc without them and NUTS
 python benchmarks/symmetries.py none                        # models without one, or almost with one: what is found
 python benchmarks/symmetries.py cost                        # what looking for symmetries costs where there are none
 """
@@ -46,7 +46,8 @@ def mixture(parts, ordered=False, almost=0.0):
     def by_part(draw):
         return np.stack([draw["mu"], draw["sigma"], draw["weights"]], axis=-1)
 
-    return model, invariants, lambda draw: first_is_largest(draw["mu"]), by_part
+    truth = {"mu": centres, "sigma": np.ones(parts), "weights": sizes / sizes.sum()}
+    return model, invariants, lambda draw: first_is_largest(draw["mu"]), by_part, truth
 
 
 def part_means(name, parts, centre, spread, ordered):
@@ -96,7 +97,8 @@ def hidden_states(parts=4, ordered=False):
     def by_part(draw):
         return np.stack([draw["mu"], np.diagonal(draw["matrix"], axis1=-2, axis2=-1)], axis=-1)
 
-    return model, invariants, lambda draw: first_is_largest(draw["mu"]), by_part
+    truth = {"mu": 2.5 * np.arange(parts), "sigma": 0.7, "matrix": matrix / matrix.sum(axis=1, keepdims=True)}
+    return model, invariants, lambda draw: first_is_largest(draw["mu"]), by_part, truth
 
 
 def latent_classes(parts=3, ordered=False):
@@ -127,7 +129,10 @@ def latent_classes(parts=3, ordered=False):
     def by_part(draw):
         return np.concatenate([draw["weights"][..., None], draw["first"][..., None], draw["others"]], axis=-1)
 
-    return model, invariants, lambda draw: first_is_largest(draw["weights"]), by_part
+    odds, share = np.log(chance / (1 - chance)), np.array([0.5, 0.3, 0.2])
+    order = np.argsort(odds[:, 0])
+    truth = {"first": odds[order, 0], "others": odds[order, 1:], "weights": share[order]}
+    return model, invariants, lambda draw: first_is_largest(draw["weights"]), by_part, truth
 
 
 def factors(parts, ordered=False):
@@ -167,7 +172,10 @@ def factors(parts, ordered=False):
         largest = first_is_largest((load**2).sum(-2))
         return np.concatenate([largest, (load[..., 0, :] > 0) - 0.5 + 1 / parts], axis=-1)
 
-    return model, invariants, exact, lambda draw: np.swapaxes(draw["loading"], -1, -2)
+    sign = np.sign([loadings[k * 12 // parts, k] for k in range(parts)])
+    anchor = np.array([abs(loadings[k * 12 // parts, k]) for k in range(parts)])
+    truth = {"sigma": 0.6, "free": loadings * sign, "anchor": anchor}
+    return model, invariants, exact, lambda draw: np.swapaxes(draw["loading"], -1, -2), truth
 
 
 def network(ordered=False):
@@ -195,7 +203,7 @@ def network(ordered=False):
     def invariants(draw):
         return np.concatenate([predicted(draw, np.array([-1.5, 0.0, 1.5]), np), draw["noise"][..., None]], axis=-1)
 
-    return model, invariants, lambda draw: (draw["out"] > 0) - 0.5 + 1 / 5, None
+    return model, invariants, lambda draw: (draw["out"] > 0) - 0.5 + 1 / 5, None, None
 
 
 def first_is_largest(values):
@@ -230,10 +238,11 @@ def _one_run(task):
     """One model, one way to sample it, one seed: a row of figures."""
     name, how, seed = task
     make, options, parts = MODELS[name]
-    model, invariants, exact, by_part = make(**options, ordered=how == "NUTS")
+    nuts = how in ("NUTS", "reference")
+    model, invariants, exact, by_part, truth = make(**options, ordered=nuts)
     began = time.perf_counter()
-    if how == "NUTS":
-        draws, weight, gradients, about = run_nuts(model, seed)
+    if nuts:
+        draws, weight, gradients, about = run_nuts(model, seed, truth if how == "reference" else None)
     else:
         draws, weight, gradients, about = run_sahmc(model, seed, None if how == "without" else "auto")
     about["seconds"] = round(time.perf_counter() - began, 1)
@@ -241,7 +250,7 @@ def _one_run(task):
     from sahmc.tilt.importance import weighted_ess, weighted_mean
 
     ess = weighted_ess(invariants(draws), weight)
-    error = math.nan if how == "NUTS" else np.abs(weighted_mean(exact(draws), weight).mean - 1 / parts).max()
+    error = math.nan if nuts else np.abs(weighted_mean(exact(draws), weight).mean - 1 / parts).max()
     row = {"error": float(error), "ess": float(ess.min()), "gradients": gradients, **about}
     print(name, how, seed, row, flush=True)
     if by_part is not None and relabelled is not None:
@@ -270,13 +279,20 @@ def run_sahmc(model, seed, symmetries):
     return draws, run.weight, run.num_gradients, about
 
 
-def run_nuts(model, seed):
+def run_nuts(model, seed, start=None):
+    """NUTS from random starts, or from ``start``, which makes it a reference for the copy that is there."""
     import jax
-    from numpyro.infer import MCMC, NUTS
+    from numpyro.infer import MCMC, NUTS, init_to_uniform, init_to_value
 
     chains, num = 4, 1000
+    begin = init_to_uniform if start is None else init_to_value(values=start)
     nuts = MCMC(
-        NUTS(model), num_warmup=num, num_samples=num, num_chains=chains, chain_method="vectorized", progress_bar=False
+        NUTS(model, init_strategy=begin),
+        num_warmup=num,
+        num_samples=num,
+        num_chains=chains,
+        chain_method="vectorized",
+        progress_bar=False,
     )
     nuts.warmup(jax.random.key(seed), extra_fields=("num_steps",), collect_warmup=True)
     gradients = int(nuts.get_extra_fields()["num_steps"].sum())
@@ -310,7 +326,7 @@ def models_table(rows):
     )
     print("|---|---|---|---|---|---|---|---|---|---|")
     for name in MODELS:
-        for how in ("auto", "without", "NUTS"):
+        for how in ("auto", "without", "NUTS", "reference"):
             mine = [row for key, row in rows if key == (name, how)]
             if not mine:
                 continue
@@ -319,8 +335,8 @@ def models_table(rows):
             ess = np.median([1000 * row["ess"] / row["gradients"] for row in mine])
             modes = "-".join(str(x) for x in sorted({min(row["modes"] for row in mine), max(r["modes"] for r in mine)}))
             alarms = f"{sum(r['errors'] for r in mine)}, {sum(r['warnings'] for r in mine)}"
-            shown = ("-", "-", "-") if how == "NUTS" else (f"{error:.4f}", modes, alarms)
-            beside = [row for key, row in rows if key == (name, "NUTS") and row["ess"] > MIXED]
+            shown = ("-", "-", "-") if how in ("NUTS", "reference") else (f"{error:.4f}", modes, alarms)
+            beside = [row for key, row in rows if key == (name, "reference") and row["ess"] > MIXED]
             far = [furthest(r["means"], n["means"]) for r in mine for n in beside if "means" in r and "means" in n]
             z = f"{max(f[0] for f in far):.1f} of {far[0][1]}" if far and how == "auto" else ""
             seconds = np.median([row["seconds"] for row in mine])
@@ -391,7 +407,7 @@ def main():
     parser.add_argument("what", choices=["models", "none", "cost"])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--names", default=";".join(MODELS))
-    parser.add_argument("--ways", default="auto,without,NUTS")
+    parser.add_argument("--ways", default="auto,without,NUTS,reference")
     parser.add_argument("--jobs", type=int, default=2)
     args = parser.parse_args()
     os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")

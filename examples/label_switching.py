@@ -78,7 +78,7 @@ def cases():
             factors,
             (scatter_root, 100),
             lambda draw: draw["loading"][..., 0, :],
-            "loading of the first item",
+            "loading of item 1",
         ),
         "Network, five units": (network, network_data(), lambda draw: draw["out"], "weight of a unit"),
     }
@@ -103,18 +103,17 @@ def picture(runs, args):
         kept = rng.choice(ours.result.weight.size, 4000, p=ours.result.weight.ravel())
         relabelled = np.asarray(shown(told)).reshape(ours.result.weight.size, -1)[kept]
         by_chain = np.asarray(shown(nuts.draws))
-        low, high = np.quantile(by_chain, [0.002, 0.998])
+        low, high = np.quantile(by_chain, [0.002, 0.998]) @ [[1.08, -0.08], [-0.08, 1.08]]
         edges = np.linspace(low, high, 90)
         for part in range(relabelled.shape[1]):
             colour = plt.get_cmap("tab10")(part)
             for values in by_chain:
                 panels[0].hist(values[:, part], edges, histtype="step", density=True, color=colour, lw=1.2, alpha=0.8)
             panels[1].hist(relabelled[:, part], edges, histtype="stepfilled", density=True, color=colour, alpha=0.55)
-        panels[1].set_ylim(0, 1.05 * max(patch.get_xy()[:, 1].max() for patch in panels[1].patches))
-        panels[0].set_ylim(0, 2 * panels[1].get_ylim()[1])
         panels[0].set_ylabel(name.replace(", ", ",\n"), fontsize=11)
         for panel in panels:
-            panel.set(xlabel=axis, yticks=[], xlim=(low, high))
+            top = max(patch.get_xy()[:, 1].max() for patch in panel.patches)
+            panel.set(xlabel=axis, yticks=[], xlim=(low, high), ylim=(0, 1.05 * top))
             panel.spines[["top", "right", "left"]].set_visible(False)
     for panel, title, who in zip(rows[0], ("NUTS: 4 chains, as labelled", "sahmc: relabelled"), COLOURS, strict=False):
         panel.set_title(title, fontsize=15, fontweight="bold", color=COLOURS[who])

@@ -9,7 +9,9 @@ from sahmc.tilt.importance import log_normalise, weighted_mean
 FOLDER = Path(__file__).parent.parent.parent / "examples"
 SHORT = ("mixture_of_regressions",)
 LONG = ("galaxy_mixture", "neural_network", "sensor_network", "sinusoid_period", "transfection")
-EXAMPLES = [path for path in sorted(FOLDER.glob("*.py")) if path.stem not in (*SHORT, *LONG, "compare")]
+EXAMPLES = [
+    path for path in sorted(FOLDER.glob("*.py")) if path.stem not in (*SHORT, *LONG, "compare", "label_switching")
+]
 
 
 @pytest.mark.parametrize("name", [*SHORT, *(pytest.param(name, marks=pytest.mark.slow) for name in LONG)])
@@ -26,6 +28,19 @@ def test_sahmc_is_right_where_nuts_is_not(name, tmp_path, monkeypatch):
     assert found["nuts_rhat"] > 2
     if name != "transfection":  # two chains in either mode have the right mean
         assert (abs(found["nuts_masses"] - found["truth"]) > 4 * error).any()
+
+
+@pytest.mark.slow
+def test_every_label_has_its_share(tmp_path, monkeypatch):
+    """NUTS is the twin that must be caught, but for the network."""
+    monkeypatch.syspath_prepend(FOLDER)
+    out = tmp_path / "picture.png"
+    found = runpy.run_path(str(FOLDER / "label_switching.py"))["main"](["--quick", "--out", str(out)])
+    assert out.stat().st_size > 10_000 and len(found) == 4
+    for name, (nuts, ours) in found.items():
+        share = 1 / len(ours.mean)
+        assert (abs(ours.mean - share) < 4 * ours.mcse).all() and ours.mcse.max() < 0.05
+        assert nuts.rhat > 1.2 or "Network" in name
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

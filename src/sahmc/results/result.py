@@ -10,21 +10,17 @@ from typing import Any, Protocol, runtime_checkable
 import jax
 import numpy as np
 
-from sahmc._support.frozen import thawed
 from sahmc._support.types import PositionFn
 from sahmc._support.validate import require, require_count, require_mapping, require_seed
-from sahmc.models.model import Labels
 from sahmc.models.symmetry import Symmetry
 from sahmc.results import evidence, expectations, files, ladder, search
 from sahmc.results.datatree import add_relabelled, to_datatree, to_inferencedata
 from sahmc.results.mode_table import ModeTable, mode_table
-from sahmc.results.records import DrawRecord, Finding, ModeAssignment, Rejuvenated, RunRecord, ThetaTrace
+from sahmc.results.record_view import RecordView
+from sahmc.results.records import DrawRecord, ModeAssignment, Rejuvenated, RunRecord
 from sahmc.results.relabelling import known_symmetries, relabelled
 from sahmc.results.summary import Summary, summarise
-from sahmc.results.warmup_record import WarmupRecord
 from sahmc.tilt.importance import Expectation, kish_efficiency, resample_rows
-from sahmc.tilt.partition import EnergyPartition, TemperatureLadder
-from sahmc.tilt.tilts import Tilt
 
 
 @runtime_checkable
@@ -46,7 +42,7 @@ class LiveRun(Protocol):
 
 
 @dataclass(frozen=True, repr=False)
-class Result:
+class Result(RecordView):
     """The draws of the tilted density, and the weights that give the posterior back. Arrays lead with (chain, draw).
 
     ``record`` holds all the data there is, immutable and grouped; the attributes below are parts of it. ``live`` is the
@@ -59,162 +55,6 @@ class Result:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the record alone."""
         return Result, (self.record,)
-
-    @property
-    def draws(self) -> Any:
-        """The draws as they were made, of the tilted density: positions in the user's structure, or named variables.
-
-        Use ``expectation`` or ``resample`` for the posterior.
-        """
-        return self.record.draws.values
-
-    @property
-    def energy(self) -> np.ndarray:
-        """The energy on which the tilt acts: -log likelihood where the prior is apart, -log density elsewhere.
-
-        Where the ladder ends in a reference q that was learnt, it is -log density + log q.
-        """
-        return self.record.draws.energy
-
-    @property
-    def log_density(self) -> np.ndarray:
-        """The log density of each draw, the prior included."""
-        return self.record.draws.log_density
-
-    @property
-    def region(self) -> np.ndarray:
-        """The region of the tilt in which each draw was made: a subregion, the nearest node, or a level."""
-        return self.record.draws.region
-
-    @property
-    def log_weight(self) -> np.ndarray:
-        """The logs of the importance weights, which sum to 1 over all chains and draws."""
-        return self.record.draws.log_weight
-
-    @property
-    def weight(self) -> np.ndarray:
-        """The importance weights, which sum to 1 over all chains and draws."""
-        return self.record.weight
-
-    @property
-    def acceptance(self) -> np.ndarray:
-        """The acceptance probability of the last move of each draw."""
-        return self.record.draws.acceptance_rate
-
-    @property
-    def acceptance_rate(self) -> float:
-        """The mean of ``acceptance``."""
-        return float(self.acceptance.mean())
-
-    @property
-    def diverging(self) -> np.ndarray:
-        """Whether the last move of each draw diverged."""
-        return self.record.draws.diverging
-
-    @property
-    def tree_depth(self) -> np.ndarray | None:
-        """The doublings of the trajectory of each draw, for NUTS; None for other kernels."""
-        return self.record.draws.tree_depth
-
-    @property
-    def theta(self) -> np.ndarray:
-        """theta of each region, with a leading chain axis if every chain has its own."""
-        return self.record.learnt.theta
-
-    @property
-    def visits(self) -> np.ndarray:
-        """The visits to each region while draws were made."""
-        return self.record.learnt.visits
-
-    @property
-    def desired(self) -> np.ndarray:
-        """The desired visiting frequencies of the regions."""
-        return self.record.learnt.desired
-
-    @property
-    def step_size(self) -> np.ndarray:
-        """The step size at each level."""
-        return self.record.learnt.step_size
-
-    @property
-    def theta_trace(self) -> ThetaTrace | None:
-        """theta and round trips at fixed moments of adaptation and drawing."""
-        return self.record.learnt.trace
-
-    @property
-    def round_trips(self) -> np.ndarray:
-        """The trips of each chain from the bottom to the top and back, while draws were made."""
-        return self.record.round_trips
-
-    @property
-    def num_gradients(self) -> int:
-        """The gradients spent, the warm-up included."""
-        return self.record.num_gradients
-
-    @property
-    def num_trajectories(self) -> int:
-        """The number of trajectories while draws were made, those of moves between the draws included."""
-        return self.record.counts.trajectories
-
-    @property
-    def num_diverging(self) -> int:
-        """The number of these trajectories that diverged."""
-        return self.record.counts.diverging
-
-    @property
-    def num_failed(self) -> int:
-        """The number of RMHMC moves rejected because an implicit step did not converge or does not reverse."""
-        return self.record.counts.failed
-
-    @property
-    def num_deepest(self) -> int:
-        """The number of NUTS trajectories that reached the largest depth."""
-        return self.record.counts.deepest
-
-    @property
-    def jumps(self) -> tuple[int, int]:
-        """The number of jumps between known modes that were tried, and that were accepted."""
-        return self.record.counts.jumps, self.record.counts.jumps_accepted
-
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """The findings: what is wrong with the run, errors first; empty if nothing is."""
-        return self.record.findings
-
-    @property
-    def warmup(self) -> WarmupRecord:
-        """The findings and choices of the warm-up; print it."""
-        return self.record.warmup
-
-    @property
-    def warmup_draws(self) -> DrawRecord | None:
-        """The draws of the adaptation, as they were made, if they were asked for."""
-        return self.record.warmup_draws
-
-    @property
-    def mode_assignment(self) -> ModeAssignment | None:
-        """The modes that the run found in its draws, as vectors, and the mode of each draw; ``modes()`` tells more."""
-        return self.record.modes
-
-    @property
-    def tilt(self) -> Tilt:
-        """The tilt, with its partition."""
-        return self.record.tilt
-
-    @property
-    def partition(self) -> EnergyPartition | TemperatureLadder | None:
-        """The partition of the tilt into regions; None without a tilt."""
-        return self.record.partition
-
-    @property
-    def labels(self) -> Labels:
-        """The dims, coords and data of the model, for ``to_datatree``."""
-        return self.record.labels
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The arguments of the run, its seed, the time it took, and versions; a copy."""
-        return thawed(self.record.settings)
 
     def expectation(self, fn: PositionFn | None = None) -> Expectation:
         """Return the posterior mean of ``fn`` and its Monte Carlo standard error.
