@@ -96,6 +96,21 @@ def test_the_seed_is_recorded_and_gives_the_same_bits():
     assert same(quick(random_seed=jax.random.key(9)), quick(random_seed=9))
 
 
+def test_counts_of_numpy_are_counts():
+    counts = {"draws": np.int64(20), "tune": np.int32(40), "chains": np.int16(4), "thin": np.uint8(1)}
+    result = quick(**counts)
+    assert result.energy.shape == (4, 20) and same(result, quick(draws=20, tune=40, chains=4))
+    assert all(type(result.settings[name]) is int for name in counts)
+    with pytest.raises(ValueError, match=r"fn must be a function of one draw, an array, x"):
+        result.expectation(lambda draw: draw["mu"])
+    with pytest.raises(ValueError, match=r"got 'regression\(x, y\)'.*model_args"):
+        quick(regression)
+
+
+def regression(x, y):
+    return jnp.sum(x - y)
+
+
 def test_chunks_change_no_bit(monkeypatch):
     whole = quick(thin=3)
     monkeypatch.setattr(run, "CHUNK_SECONDS", 0.0)

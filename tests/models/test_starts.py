@@ -74,3 +74,15 @@ def test_a_start_outside_the_support_is_drawn_again():
     assert (given.positions == -1).all()
     with pytest.raises(ValueError, match="must be finite where a chain starts"):
         start_chains(given)
+
+
+def test_an_array_that_may_be_one_start_or_several_is_refused():
+    starts = np.zeros((4, 2), np.float32)
+    model = sahmc.Model(log_density=normal)
+    with pytest.raises(ValueError, match=r"list\(initvals\) if its rows are positions"):
+        starting_positions(model, starts, 4, KEY)
+    assert starting_positions(model, list(starts), 4, KEY)[0].shape == (4, 2)
+    assert starting_positions(model, [starts] * 4, 4, KEY)[0].shape == (4, 8)
+    assert starting_positions(model, starts, 3, KEY)[0].shape == (3, 8)  # no start for each of three chains
+    of_a_matrix = sahmc.Model(log_density=lambda x: -jnp.sum((x @ jnp.ones((2, 3))[:, 0]) ** 2) + x[0, 0])
+    assert starting_positions(of_a_matrix, starts, 4, KEY)[0].shape == (4, 8)

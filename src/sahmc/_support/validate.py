@@ -92,7 +92,7 @@ def require_count(value: Any, name: str, least: int = 1) -> None:
 
     All counts are held in 32 bits.
     """
-    ok = isinstance(value, int) and not isinstance(value, bool) and value >= least
+    ok = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= least
     require(ok, f"{name} must be a whole number of at least {least}", value, f"pass {name}={max(least, 1)} or more")
     require(value < MOST, f"{name} must be less than {MOST:,}", value, f"lower {name}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -39,4 +40,23 @@ def as_model(model: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] |
         return from_stan(model)
     must = "model must be a log density, a Model, or a model of NumPyro, PyMC or BridgeStan"
     require(callable(model), must, model, "pass a function")
+    needed = _needed(model)
+    require(
+        len(needed) < 2,
+        "a log density is a function of one position",
+        f"{getattr(model, '__name__', type(model).__name__)}({', '.join(needed)})",
+        "pass the arguments of a NumPyro model as model_args=(...), or write data into the function: "
+        "lambda x: log_density(x, data)",
+    )
     return Model(log_density=model)
+
+
+def _needed(function: Any) -> list[str]:
+    """Return the names of the positional arguments without a default; none where that cannot be known."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    return [
+        p.name for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]

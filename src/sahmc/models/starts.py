@@ -44,6 +44,7 @@ def starting_positions(model: Model, initvals: Any, chains: int, rng_key: jax.Ar
     if named_variables is not None:
         initvals = list(map(named_variables, initvals)) if isinstance(initvals, list) else named_variables(initvals)
     if not isinstance(initvals, list):
+        _check_one(model, initvals, chains)
         flat, unravel = flatten(initvals, "the start")
         return jnp.tile(flat, (chains, 1)), unravel
     require(
@@ -62,6 +63,22 @@ def starting_positions(model: Model, initvals: Any, chains: int, rng_key: jax.Ar
             "build every start in the same way",
         )
     return jnp.asarray(np.stack([np.asarray(flat) for flat in flats])), unravels[0]
+
+
+def _check_one(model: Model, position: Any, chains: int) -> None:
+    """Raise ``ValueError`` for an array that may be one position, or one for each of several chains."""
+    if chains == 1 or np.ndim(position) != 2 or np.shape(position)[0] != chains or model.log_density is None:
+        return
+    try:
+        scalar = jax.eval_shape(model.log_density, jnp.asarray(position)[0]).shape == ()
+    except Exception:  # then it cannot be a function of one row
+        return
+    require(
+        not scalar,
+        "it must be clear whether an array is one position, or one for each chain",
+        f"initvals of shape {np.shape(position)} for {chains} chains, and a log density that takes a row as well",
+        "pass list(initvals) if its rows are positions, or [initvals] * chains if it is one",
+    )
 
 
 def _drawn_together(

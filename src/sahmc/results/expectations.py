@@ -9,6 +9,7 @@ import numpy as np
 
 from sahmc._support.types import PositionFn
 from sahmc._support.validate import require, require_function
+from sahmc.models.positions import named
 from sahmc.results.records import RunRecord
 from sahmc.tilt.importance import (
     BLOCK_BYTES,
@@ -32,6 +33,7 @@ def values(record: RunRecord, fn: PositionFn | None = None) -> Any:
     each = sum(leaf[0].nbytes for leaf in record.draws.leaves)
     step = max(1, BLOCK_BYTES // each)
     mapped = jax.vmap(jax.vmap(fn))
+    _try(fn, draws)
     parts = [
         jax.tree.map(np.asarray, mapped(jax.tree.map(lambda x: x[i : i + step], draws)))  # noqa: B023
         for i in range(0, len(record.draws.energy), step)
@@ -39,6 +41,19 @@ def values(record: RunRecord, fn: PositionFn | None = None) -> Any:
     found = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
     require(jax.tree.leaves(found), "fn must return arrays", "none", "return what you want to know the mean of")
     return found
+
+
+def _try(fn: PositionFn, draws: Any) -> None:
+    """Raise ``ValueError`` if ``fn`` asks one draw for what it does not have."""
+    one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[2:], x.dtype), draws)
+    try:
+        jax.eval_shape(fn, one)
+    except (KeyError, IndexError, TypeError, AttributeError) as error:
+        what = ", ".join(f"{name} {leaf.shape}" for name, leaf in named(one).items())
+        kind = "a dict of" if isinstance(draws, dict) else "an array," if hasattr(draws, "dtype") else "a pytree of"
+        why = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        must = f"fn must be a function of one draw, {kind} {what}"
+        raise ValueError(f"{must}; got {why}. To fix it, use these names and shapes.") from error
 
 
 def expectation(record: RunRecord, fn: PositionFn | None) -> Expectation:

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import jax
+import numpy as np
 from jaxtyping import Array, Key
 
 from sahmc._support.forked import require_not_forked
+from sahmc._support.hints import with_hints
 from sahmc._support.types import PositionFn
 from sahmc._support.validate import require_flag, require_function
 from sahmc.kernels.base import Kernel
@@ -37,15 +39,16 @@ from sahmc.warmup.tempered import WarmupContext
 from sahmc.warmup.warmup import WarmedUp, warm_up
 
 
+@with_hints
 def sample(
     model: Any,
     initvals: Any = None,
     *,
     model_args: tuple[Any, ...] = (),
     model_kwargs: Mapping[str, Any] | None = None,
-    draws: int = 1000,
-    tune: int = 1000,
-    chains: int = 32,
+    draws: int | np.integer = 1000,
+    tune: int | np.integer = 1000,
+    chains: int | np.integer = 32,
     random_seed: Any = None,
     target_accept: float = 0.8,
     kernel: str | Kernel = "hmc",
@@ -55,7 +58,7 @@ def sample(
     desired: Any = None,
     theta: Literal["shared", "per-chain"] = "shared",
     adapt: Literal["tune", "always"] = "tune",
-    thin: int = 1,
+    thin: int | np.integer = 1,
     jumps: bool = True,
     reference: bool = True,
     symmetries: Any = "auto",
@@ -179,8 +182,9 @@ def sample(
         "save_warmup": save_warmup,
         **algorithm,
     }
+    counts = {name: int(value) for name, value in algorithm.items() if isinstance(value, np.integer)}
     model = as_model(model, model_args, model_kwargs)
-    plan = make_plan(model, **algorithm)
+    plan = make_plan(model, **algorithm | counts)
     for flag, name in ((save_warmup, "save_warmup"), (progressbar, "progressbar")):
         require_flag(flag, name)
     check_symmetries(symmetries)
@@ -204,7 +208,7 @@ def sample(
         result = outcome.result()
     if result.findings:
         lines = "\n".join(f"  - {finding}" for finding in result.findings)
-        warnings.warn(f"sahmc found problems with this run (Result.findings):\n{lines}", stacklevel=2)
+        warnings.warn(f"sahmc found problems with this run (Result.findings):\n{lines}", stacklevel=3)
     return result
 
 

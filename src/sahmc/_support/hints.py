@@ -1,0 +1,48 @@
+"""Hints for those who come from other libraries, whose arguments have other names."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+Fn = TypeVar("Fn", bound=Callable[..., Any])
+
+NAMES: Mapping[str, tuple[str, ...]] = {
+    "random_seed": ("seed", "rng_key", "key", "rng", "random_state"),
+    "draws": ("num_samples", "n_samples", "samples", "num_draws", "n_draws", "iter_sampling", "niter", "num_steps"),
+    "tune": ("num_warmup", "n_warmup", "warmup", "burnin", "burn_in", "n_burn", "num_tune", "n_tune", "iter_warmup"),
+    "chains": ("num_chains", "n_chains", "nchains", "nwalkers"),
+    "initvals": ("init", "inits", "init_params", "initial_position", "initial_positions", "start", "x0", "p0"),
+    "target_accept": ("target_accept_prob", "adapt_delta", "target_acceptance_rate"),
+    "thin": ("thinning",),
+    "progressbar": ("progress_bar", "show_progress", "progress", "show_progressbar"),
+    "model_args": ("args", "data"),
+    "model_kwargs": ("kwargs",),
+    "kernel": ("step", "sampler", "nuts_sampler"),
+}
+"""The names that an argument has elsewhere, by the name that it has here."""
+NEEDLESS = ("cores", "num_cores", "parallel_chains", "chain_method", "njobs", "n_jobs", "threads")
+"""The arguments that are not needed here: all chains run at once."""
+
+
+def with_hints(fn: Fn) -> Fn:
+    """Return a function that says what an argument it does not know is called, as far as that can be guessed."""
+    known = inspect.signature(fn).parameters
+
+    @functools.wraps(fn)
+    def hinting(*args: Any, **kwargs: Any) -> Any:
+        for name in kwargs:
+            if name not in known:
+                raise TypeError(f"{fn.__name__}() has no argument {name!r}{_hint(name, known)}")
+        return fn(*args, **kwargs)
+
+    return hinting  # type: ignore[return-value]
+
+
+def _hint(name: str, known: Mapping[str, Any]) -> str:
+    if name in NEEDLESS:
+        return ": all chains run at once, on all cores. Leave it out."
+    here = next((own for own, others in NAMES.items() if name in others and own in known), None)
+    return f"; it has {', '.join(known)}." if here is None else f": it is called {here!r} here."
