@@ -155,7 +155,7 @@ def factors(parts, ordered=False):
             free = numpyro.sample("free", dist.Laplace(0, 0.5).expand([12, parts]).to_event(2))
             anchor = numpyro.sample("anchor", dist.Exponential(2.0).expand([parts]).to_event(1))
             places = np.array([k * 12 // parts for k in range(parts)])
-            loading = numpyro.deterministic("loading", free.at[places, np.arange(parts)].set(anchor))
+            loading = numpyro.deterministic("loading", jnp.asarray(free).at[places, np.arange(parts)].set(anchor))
         else:
             loading = numpyro.sample("loading", dist.Laplace(0, 0.5).expand([12, parts]).to_event(2))
         covariance = loading @ loading.T + sigma**2 * jnp.eye(12)
