@@ -86,7 +86,10 @@ def parse_seed(random_seed: Any) -> tuple[int | list[int], Key[Array, ""]]:
         random_seed = int(np.random.default_rng(random_seed).integers(2**31))
     ok = isinstance(random_seed, (int, np.integer)) and not isinstance(random_seed, bool) and 0 <= random_seed < 2**63
     require(
-        ok, "random_seed must be an int of 0 to 2**63 - 1, a NumPy Generator, a JAX key or None", random_seed, "pass 0, say"
+        ok,
+        "random_seed must be an int of 0 to 2**63 - 1, a NumPy Generator, a JAX key or None",
+        random_seed,
+        "pass 0, say",
     )
     return int(random_seed), jax.random.key(int(random_seed))
 

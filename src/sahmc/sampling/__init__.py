@@ -132,8 +132,9 @@ def sample(
         the prior. The draws are right either way. Default True.
     symmetries
         The symmetries by which modes have copies: "auto" (the default) looks for them where positions have named
-        arrays, None leaves them alone, and a list of ``Permute`` and ``Flip`` is checked and used. Copies are one mode
-        to the search, draws come from all of them alike, and ``Result.relabel`` gives draws of one.
+        arrays, None leaves them alone, and a list of ``Permute``, ``Flip`` and functions from a position to a position
+        is checked and used. Copies are one mode to the search, draws come from all of them alike, and
+        ``Result.relabel`` gives draws of one.
     keep
         A function that returns what is kept of each draw in its place, written with ``jax.numpy``: of a position, or of
         the variables of a model that names them. If None, the default, all of it is kept.
