@@ -1,5 +1,6 @@
 """Bad input is refused before anything is compiled, with what must hold, what was given and what to do."""
 
+import inspect
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +21,7 @@ def normal(x):
 
 
 # the tests check types as they run; here the checks are to be the library's own
-unchecked_sample = getattr(sahmc.sample, "__wrapped__", sahmc.sample)
+unchecked_sample = inspect.unwrap(sahmc.sample)
 EDGES = sahmc.EnergyPartition([1.0, 2.0])
 LADDER = sahmc.TemperatureLadder([1.0, 0.5])
 X = jnp.zeros(2)

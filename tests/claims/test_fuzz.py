@@ -1,5 +1,6 @@
 """Whatever is passed, the answer is a result or a clear error."""
 
+import inspect
 import re
 import warnings
 
@@ -14,7 +15,7 @@ hypothesis = pytest.importorskip("hypothesis")
 from hypothesis import HealthCheck, given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
-unchecked_sample = getattr(sahmc.sample, "__wrapped__", sahmc.sample)  # the library's own checks, not those of types
+unchecked_sample = inspect.unwrap(sahmc.sample)  # the library's own checks, not those of types
 CLEAN = dict(
     deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )

@@ -1,5 +1,6 @@
 """What is kept of a draw, and what is told on the way."""
 
+import inspect
 import warnings
 
 import jax.numpy as jnp
@@ -11,7 +12,7 @@ import sahmc
 pytest.importorskip("matplotlib").use("Agg")
 
 
-unchecked_sample = getattr(sahmc.sample, "__wrapped__", sahmc.sample)  # the library's own checks, not those of types
+unchecked_sample = inspect.unwrap(sahmc.sample)  # the library's own checks, not those of types
 
 
 def test_keep_reduces_positions_on_the_fly(set1):
