@@ -84,5 +84,8 @@ def test_an_array_that_may_be_one_start_or_several_is_refused():
     assert starting_positions(model, list(starts), 4, KEY)[0].shape == (4, 2)
     assert starting_positions(model, [starts] * 4, 4, KEY)[0].shape == (4, 8)
     assert starting_positions(model, starts, 3, KEY)[0].shape == (3, 8)  # no start for each of three chains
+    pair = sahmc.Model(log_density=lambda p: normal(p[0]) + normal(p[1]))  # a tuple of arrays is no array
+    assert starting_positions(pair, (starts[0], starts[1]), 2, KEY)[0].shape == (2, 4)
+    assert starting_positions(pair, (starts[0], starts[1, :1]), 2, KEY)[0].shape == (2, 3)
     of_a_matrix = sahmc.Model(log_density=lambda x: -jnp.sum((x @ jnp.ones((2, 3))[:, 0]) ** 2) + x[0, 0])
     assert starting_positions(of_a_matrix, starts, 4, KEY)[0].shape == (4, 8)

@@ -35,14 +35,14 @@ class Exchange:
 
 @strategy
 class Group:
-    """All ways to exchange and to flip parts: first signs change, then places."""
+    """All ways to exchange and to flip parts: first signs change, then places; other maps come before both."""
 
     exchanges: tuple[Exchange, ...]
     """The parts that may change places."""
     flips: tuple[Any, ...]
     """The places of the numbers of each part that may change its sign, arrays (part, number)."""
     involutions: tuple[Move, ...] = ()
-    """Other elements that undo themselves; they come first."""
+    """Other elements that undo themselves, and do the same in whatever order they are applied."""
 
     @property
     def log_order(self) -> float:
@@ -54,10 +54,10 @@ class Group:
         """Return a random element, all of them alike, as a map of positions like this one."""
         keys = iter(jax.random.split(rng_key, len(self.exchanges) + len(self.flips) + len(self.involutions)))
         move = Move.identity(position)
-        for flip, key in zip(self.flips, keys, strict=False):
-            move = move.then(flipped(position, flip, jax.random.rademacher(key, flip.shape[:1], position.dtype)))
         for involution, key in zip(self.involutions, keys, strict=False):
             move = move.then(involution.where(jax.random.bernoulli(key), position))
+        for flip, key in zip(self.flips, keys, strict=False):
+            move = move.then(flipped(position, flip, jax.random.rademacher(key, flip.shape[:1], position.dtype)))
         for exchange, key in zip(self.exchanges, keys, strict=True):
             order = jax.random.permutation(key, exchange.num_parts)
             move = move.then(exchanged(position, exchange, order))

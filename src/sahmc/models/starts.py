@@ -67,16 +67,17 @@ def starting_positions(model: Model, initvals: Any, chains: int, rng_key: jax.Ar
 
 def _check_one(model: Model, position: Any, chains: int) -> None:
     """Raise ``ValueError`` for an array that may be one position, or one for each of several chains."""
-    if chains == 1 or np.ndim(position) != 2 or np.shape(position)[0] != chains or model.log_density is None:
+    log_density = model.log_density or model.log_likelihood
+    if chains == 1 or getattr(position, "ndim", 0) != 2 or position.shape[0] != chains or log_density is None:
         return
     try:
-        scalar = jax.eval_shape(model.log_density, jnp.asarray(position)[0]).shape == ()
+        scalar = jax.eval_shape(log_density, jnp.asarray(position)[0]).shape == ()
     except Exception:  # then it cannot be a function of one row
         return
     require(
         not scalar,
         "it must be clear whether an array is one position, or one for each chain",
-        f"initvals of shape {np.shape(position)} for {chains} chains, and a log density that takes a row as well",
+        f"initvals of shape {position.shape} for {chains} chains, and a log density that takes a row as well",
         "pass list(initvals) if its rows are positions, or [initvals] * chains if it is one",
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import jax
@@ -29,6 +30,8 @@ ROUNDING, BAD_ROUNDING = 1e3, 1e7
 themselves, and at any: far from home a covariance may be nearly singular, and lose many digits."""
 MOST_CHOICES = 4096
 """The largest number of ways to choose arrays and axes that are tried, fewest arrays first."""
+MOST_REVERSED = 2
+"""The largest number of arrays that may change sign when two parts of others change places."""
 POINTS_AT_ONCE = 64
 """The number of points whose energies are computed at once."""
 QUICK_POINTS, QUICK = 4, 1e-4
@@ -65,7 +68,7 @@ class Trial:
         centre = starts[np.arange(POINTS) % len(starts)]
         self.points = centre + SPREAD * np.random.default_rng(seed).normal(size=centre.shape)
         self.quick, self._energy = quick, np.zeros(0)
-        self._program = lambda: trace_energy(model, unravel, jnp.asarray(starts[0]), False)
+        self._program = cache(lambda: trace_energy(model, unravel, jnp.asarray(starts[0]), False))
 
     def possible(self, maps: Sequence[SignedMap]) -> np.ndarray:
         """Tell which of some maps may leave the energy as it is, by a quick look."""
@@ -146,12 +149,14 @@ def _exchanges_that_reverse(trial: Trial, ids: Ids, found: Sequence[Parted]) -> 
     axes = {name: [k for k, size in enumerate(part.shape) if size == 2] for name, part in ids.items()}
     double = [name for name in ids if axes[name] and name not in known]
     single = [name for name in ids if not axes[name] and name not in known]
-    choices = [(some, reversed_) for some in _subsets(double) for reversed_ in _subsets(single)]
-    candidates = [
-        (Permute(some, chosen), Flip(reversed_, ((),) * len(reversed_)))
-        for some, reversed_ in sorted(choices, key=lambda pair: len(pair[0]) + len(pair[1]))[:MOST_CHOICES]
+    reversed_ = [some for size in range(1, MOST_REVERSED + 1) for some in itertools.combinations(single, size)]
+    every = (
+        (Permute(some, chosen), Flip(others, ((),) * len(others)))
+        for others in reversed_
+        for some in _subsets(double)
         for chosen in itertools.product(*(axes[name] for name in some))
-    ][:MOST_CHOICES]
+    )
+    candidates = list(itertools.islice(every, MOST_CHOICES))
     maps = [SignedMap(one.generators(ids)[0].places, two.generators(ids)[0].sign) for one, two in candidates]
     likely = np.flatnonzero(trial.possible(maps)) if maps else np.zeros(0, int)
     made: list[Involution] = []
