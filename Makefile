@@ -26,8 +26,9 @@ slow: $(VENV)/.test   ## the tests that take minutes each: small versions of the
 lint: $(VENV)/.lint   ## style and types
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
-bench: $(VENV)/.blackjax   ## time of one transition of HMC and NUTS beside BlackJAX
-	$(BIN)/python benchmarks/transition.py && $(BIN)/python benchmarks/kernels.py nuts
+bench: $(VENV)/.blackjax   ## nanoseconds a gradient of HMC and NUTS beside BlackJAX
+	$(BIN)/python benchmarks/scaling.py --chains 1 10 100 1000 --tilts step linear tempered && \
+	$(BIN)/python benchmarks/kernels.py nuts
 
 validation: $(VENV)/.demo   ## every target with a known answer, 20 seeds, three budgets: hours on two cores
 	$(BIN)/python benchmarks/validation.py run && $(BIN)/python benchmarks/validation.py table out/validation.csv

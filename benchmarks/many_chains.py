@@ -1,4 +1,4 @@
-"""Eight modes in eleven dimensions with more and more chains, all started in one mode: error, time, gradients."""
+"""Eight modes with more and more chains, all started in one mode: error, time, gradients, memory of the device."""
 
 import argparse
 import time
@@ -18,15 +18,16 @@ def main():
     parser.add_argument("--chains", type=int, nargs="+", default=[32, 256, 2048])
     parser.add_argument("--draws", type=int, default=500)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--dim", type=int, default=11)
     args = parser.parse_args()
-    target = eight_modes(11)
+    target = eight_modes(args.dim)
     start = jnp.asarray(target.start, jnp.float32)
     device = jax.devices()[0].device_kind
     versions = f"jax {jax.__version__}, sahmc {sahmc.__version__}"
     print(f"{device}, {versions}, {time.strftime('%Y-%m-%d')}; seeds 0 to {args.seeds - 1}")
-    print(f"eight modes, d = 11, edge 10; draws = tune = {args.draws}; seconds without compilation\n")
-    print("| chains | rmse of the masses | largest error | round trips | gradients, millions | seconds | findings |")
-    print("|---:|---:|---:|---:|---:|---:|---|")
+    print(f"eight modes, d = {args.dim}, edge 10; draws = tune = {args.draws}; seconds without compilation\n")
+    print("| chains | rmse | largest error | round trips | gradients, M | seconds | memory, GiB | findings |")
+    print("|---:|---:|---:|---:|---:|---:|---:|---|")
     for chains in args.chains:
         errors, seconds, trips, gradients = [], [], [], []
         findings: Counter[str] = Counter()
@@ -50,7 +51,9 @@ def main():
                 gradients.append(result.num_gradients / 1e6)
         rmse, worst = np.sqrt(np.mean(np.square(errors))), np.abs(errors).max()
         cells = f"{rmse:.4f} | {worst:.4f} | {np.mean(trips):.0f} | {np.mean(gradients):.1f} | {np.mean(seconds):.1f}"
-        print(f"| {chains} | {cells} | {', '.join(findings)} |", flush=True)
+        stats = jax.devices()[0].memory_stats() or {}
+        peak = stats.get("peak_bytes_in_use", float("nan")) / 2**30
+        print(f"| {chains} | {cells} | {peak:.2f} | {', '.join(findings)} |", flush=True)
 
 
 if __name__ == "__main__":

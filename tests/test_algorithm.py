@@ -2,7 +2,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.scipy.special import ndtr
 
 from sahmc import (
     HMC,
@@ -15,6 +14,7 @@ from sahmc import (
     init,
     sahmc_step,
 )
+from sahmc._support.noise import make_noise
 
 EPS, LENGTH, CHAINS, STEPS = 0.7, 4, 8, 10
 
@@ -23,25 +23,23 @@ def energy(x):
     return 0.5 * jnp.sum(x**2) + 0.1 * jnp.sum(x**4)
 
 
-def plain_hmc(key, x):
+def plain_hmc(y, uniform, x):
     """Plain HMC from the textbook, on its own; only the use of the random numbers is agreed on."""
-    noise = jax.random.normal(key, (x.shape[0] + 3,))
-    y = noise[: x.shape[0]]
     h0 = energy(x) + 0.5 * jnp.sum(y * y)
     new_x, new_y = x, y - 0.5 * EPS * jax.grad(energy)(x)
     for i in range(LENGTH):
         new_x = new_x + EPS * new_y
         new_y = new_y - (EPS if i < LENGTH - 1 else 0.5 * EPS) * jax.grad(energy)(new_x)
     h1 = energy(new_x) + 0.5 * jnp.sum(new_y * new_y)
-    return jnp.where(jnp.log(ndtr(noise[-1])) < h0 - h1, new_x, x)
+    return jnp.where(jnp.log(uniform[-1]) < h0 - h1, new_x, x)
 
 
 def textbook(positions):
     @jax.jit
     def iterate(t, x):
         key = jax.random.fold_in(jax.random.key(3), t)
-        keys = jax.vmap(lambda c: jax.random.fold_in(key, c))(jnp.arange(CHAINS))
-        return jax.vmap(plain_hmc)(keys, x)
+        numbers = make_noise(key, CHAINS, 3, 3, 1, jnp.float32, 0).of_chains(CHAINS, 3)
+        return jax.vmap(plain_hmc)(*numbers, x)
 
     path = []
     for t in range(STEPS):

@@ -40,9 +40,11 @@ from .plots.figures import plot_visits as plot_visits
 from .plots.report import write_report as write_report
 from .results.records import Finding as Finding
 from .results.result import Result as Result
+from .run.hosts import join_hosts as join_hosts
 from .run.progress import Progress as Progress
 from .sampling import resume as resume
 from .sampling import sample as sample
+from .sampling.many import sample_many as sample_many
 from .tilt.gain import Gain as Gain
 from .tilt.partition import EnergyPartition as EnergyPartition
 from .tilt.partition import TemperatureLadder as TemperatureLadder

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
+from sahmc._support.chain_axis import Each, first_chain, vmap
+from sahmc._support.noise import Noise, make_noise
+from sahmc._support.platform import when
 from sahmc.kernels.base import Kernel, TransitionInfo
 from sahmc.tilt.target import ChainState, TiltedTarget
-from sahmc.tilt.theta import ThetaState, init_theta, update_theta
-
-SHARED = 2**31 - 1
-"""The chain number under which the randomness that all chains share is drawn."""
+from sahmc.tilt.theta import ThetaState, count_visits, init_theta, learn_theta
 
 
 class SAHMCState(NamedTuple):
@@ -28,6 +29,28 @@ def init(target: TiltedTarget, positions: Float[Array, "chains dim"]) -> SAHMCSt
     return SAHMCState(jax.vmap(target.evaluate)(positions), init_theta(target.theta))
 
 
+def noise_of(
+    rng_keys: Key[Array, "*moves"], kernel: Kernel, state: SAHMCState, groups: int = 1, group: Any = 0
+) -> Noise:
+    """Return the random numbers of one move, or of many, by their keys: all that ``sahmc_step`` draws.
+
+    Made for many moves at once they cost much less. A kernel that draws from keys of its own needs none. They are those
+    of one ``group`` of chains, of so many ``groups``.
+    """
+    chains, dim = state.chains.position.shape
+    first, chains = first_chain(chains) + group * (chains // groups), chains // groups
+    uniforms, dim = (0, 0) if kernel.uniforms is None else (kernel.uniforms, dim)
+    dtype = state.chains.position.dtype
+    return make_noise(rng_keys, chains, dim, uniforms, kernel.shared, dtype, first)
+
+
+def with_theta(each: Each, fn: Callable[..., Any], theta: Float[Array, "*own regions"]) -> Callable[..., Any]:
+    """Return a function of all chains by one of a chain, whose last argument is theta: shared, or the chain's own."""
+    if theta.ndim == 2:
+        return lambda *args: each(fn)(*args, theta)
+    return each(lambda *args: fn(*args, theta))
+
+
 def sahmc_step(
     rng_key: Key[Array, ""],
     state: SAHMCState,
@@ -35,23 +58,31 @@ def sahmc_step(
     target: TiltedTarget,
     gain: Float[Array, ""],
     desired: Float[Array, " regions"],
+    noise: Noise | None = None,
+    each: Each = vmap,
 ) -> tuple[SAHMCState, TransitionInfo]:
     """Move and decide, see where the chains are, learn theta: theta_{t+1} = theta_t + a_{t+1} (e_{t+1} - pi).
 
     The theta in force is that of ``state``, whatever that of ``target``. ``gain`` is a_{t+1} and ``desired`` is pi.
     ``gain=0`` leaves theta as it is, and the iteration is then an ordinary Markov transition. The new state is
-    returned, and a report on the move, whose ``level`` says in which region each chain is counted.
+    returned, and a report on the move, whose ``level`` says in which region each chain is counted. ``noise`` is that of
+    ``noise_of``, if it was made before, and ``each`` is how a function of one chain is applied to all.
     """
     theta = state.theta.theta
-    kernel = kernel.refresh(jax.random.fold_in(rng_key, SHARED))
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(rng_key, jnp.arange(state.chains.energy.shape[0]))
+    chains, dim = state.chains.position.shape
+    noise = noise_of(rng_key, kernel, state) if noise is None else noise
+    kernel = kernel.refresh(noise.shared)
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(rng_key, first_chain(chains) + jnp.arange(chains))
 
-    def move(key: Key[Array, ""], chain: ChainState, theta: Float[Array, " regions"]) -> Any:
-        chain, info = kernel.step(key, chain, target.with_theta(theta))
-        membership = target.tilt.membership(theta, chain.energy)
-        region = target.tilt.region(theta, chain.energy, info.level)
-        return chain, info, membership, region
+    def move(numbers: Any, key: Key[Array, ""], chain: ChainState, theta: Float[Array, " regions"]) -> Any:
+        chain, info = kernel.step_by(numbers[0], numbers[1], key, chain, target.with_theta(theta))
+        return chain, info._replace(level=target.tilt.region(theta, chain.energy, info.level))
 
-    own = 0 if theta.ndim == 2 else None
-    chains, info, membership, region = jax.vmap(move, (0, 0, own))(keys, state.chains, theta)
-    return SAHMCState(chains, update_theta(state.theta, membership, region, gain, desired)), info._replace(level=region)
+    moved, info = with_theta(each, move, theta)(noise.of_chains(chains, dim), keys, state.chains)
+
+    def learn() -> ThetaState:
+        membership = with_theta(each, lambda energy, theta: target.tilt.membership(theta, energy), theta)(moved.energy)
+        return learn_theta(state.theta, membership, gain, desired)
+
+    learnt = when(gain > 0, learn, state.theta)
+    return SAHMCState(moved, count_visits(learnt, info.level)), info

@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "hamiltonian": "tilt _support",
     "landscape": "results.records tilt models _support",
     "kernels": "landscape hamiltonian tilt models _support",
-    "algorithm": "kernels tilt",
+    "algorithm": "kernels tilt _support",
     "testing": "kernels hamiltonian tilt models _support",
     "run": "algorithm kernels landscape results.records tilt models _support _version",
     "warmup": "run kernels landscape hamiltonian results.records tilt models _support",
@@ -32,7 +32,7 @@ MAY_IMPORT = {
     "interop": "sampling run algorithm kernels hamiltonian tilt models _support",
     "numpyro": "interop models _support",
     "paper": "sampling run algorithm kernels hamiltonian results tilt models testing _support _version",
-    "cli": "paper plots sampling results kernels tilt models testing _support _version",
+    "cli": "paper plots sampling run results kernels tilt models testing _support _version",
     "__init__": "numpyro interop sampling run algorithm plots results results.records kernels landscape hamiltonian "
     "tilt models _version",
 }

@@ -40,8 +40,12 @@ class Broken(Kernel):
     def tuned(self, step_size, spread):
         return self
 
-    def refresh(self, rng_key):
-        return Broken(self.kernel.refresh(rng_key), self.instead)
+    @property
+    def shared(self):
+        return self.kernel.shared
+
+    def refresh(self, uniforms):
+        return Broken(self.kernel.refresh(uniforms), self.instead)
 
     def step(self, rng_key, state, target):
         return self.kernel.step(rng_key, state, self.instead(target))

@@ -120,3 +120,18 @@ def test_usage_errors_of_the_parser_exit_with_two(capsys):
         with pytest.raises(SystemExit) as stop:
             main(args)
         assert stop.value.code == 2 and "usage: sahmc" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        (("--devices", "two"), "--devices is a number or all"),
+        (("--devices", "1000"), "at most the"),
+        (("--hosts", "node1"), "--hosts is auto or ADDRESS,N,I"),
+    ],
+)
+def test_devices_and_hosts_that_make_no_sense_are_told_of(tmp_path, capsys, monkeypatch, option, told):
+    monkeypatch.chdir(tmp_path)
+    said(capsys, "init")
+    code, _, err = said(capsys, "sample", "model.py", *option, *QUICK)
+    assert code == 2 and told in err

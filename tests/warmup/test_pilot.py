@@ -9,7 +9,7 @@ from plans import plan_for
 import sahmc
 from sahmc.models.energy import trace_energy
 from sahmc.run.journal import Journal
-from sahmc.run.loop import RunState
+from sahmc.run.move import RunState
 from sahmc.run.stage import StageRunner
 from sahmc.run.start import evaluate_starts
 from sahmc.warmup.rescue import rescue

@@ -135,6 +135,12 @@ def _add_output_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--out", type=Path, metavar="RUN", help="save the result: run.nc, or run.zarr")
     command.add_argument("--overwrite", action="store_true", help="write over --out if it exists")
     command.add_argument("--quiet", action="store_true", help="no progress bars")
+    command.add_argument("--devices", metavar="N|all", help="split the chains over devices (default: one)")
+    command.add_argument(
+        "--hosts",
+        metavar="auto|ADDRESS,N,I",
+        help="join this process with others: found by Slurm or MPI, or process I of N, the first at ADDRESS host:port",
+    )
 
 
 def _add_result_commands(commands: Commands) -> None:
@@ -210,6 +216,7 @@ def _init(args: argparse.Namespace) -> int:
 
 def _sample(args: argparse.Namespace) -> int:
     _check_output(args)
+    _join(args)
     import jax
 
     from sahmc.cli.model_file import load_model
@@ -232,6 +239,7 @@ def _sample(args: argparse.Namespace) -> int:
             tilt=args.tilt,
             target_accept=args.target_accept,
             checkpoint=args.checkpoint,
+            devices=_devices(args),
             progressbar=not args.quiet,
         )
     return _finish(result, args)
@@ -239,12 +247,39 @@ def _sample(args: argparse.Namespace) -> int:
 
 def _resume(args: argparse.Namespace) -> int:
     _check_output(args)
+    _join(args)
     from sahmc.sampling import resume
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        result = resume(args.checkpoint, progressbar=not args.quiet)
+        result = resume(args.checkpoint, devices=_devices(args), progressbar=not args.quiet)
     return _finish(result, args)
+
+
+def _join(args: argparse.Namespace) -> None:
+    """Join other processes, if there are any."""
+    if args.hosts is None:
+        return
+    from sahmc._support.validate import require
+    from sahmc.run.hosts import join_hosts
+
+    if args.hosts == "auto":
+        join_hosts()
+        return
+    address, *numbers = args.hosts.split(",")
+    ok = len(numbers) == 2 and all(part.isdigit() for part in numbers) and ":" in address
+    require(ok, "--hosts is auto or ADDRESS,N,I", args.hosts, "write node1:1234,2,0 for the first of two")
+    join_hosts(address, *map(int, numbers))
+
+
+def _devices(args: argparse.Namespace) -> int | str | None:
+    """Return the devices that were asked for."""
+    from sahmc._support.validate import require
+
+    asked = args.devices
+    ok = asked in (None, "all") or asked.isdigit()
+    require(ok, "--devices is a number or all", asked, "write --devices 4")
+    return int(asked) if asked is not None and asked.isdigit() else asked
 
 
 def _check_output(args: argparse.Namespace) -> None:
@@ -256,6 +291,10 @@ def _check_output(args: argparse.Namespace) -> None:
 
 
 def _finish(result: Result, args: argparse.Namespace) -> int:
+    import jax
+
+    if jax.process_index():  # the first process has it all
+        return GOOD
     code = _print(result)
     if args.out is not None:
         result.save(args.out, overwrite=args.overwrite)

@@ -62,7 +62,9 @@ class GeneralisedLeapfrog(Integrator):
         half = 0.5 * step_size
         step = ImplicitStep(target, metric, half, target.kick(level, half), accuracy)
 
-        def advance(state: ChainState, momentum: Vector, num_steps: NumSteps) -> tuple[ChainState, Vector, Solved]:
+        def advance(
+            state: ChainState, momentum: Vector, num_steps: NumSteps, most: int | None = None
+        ) -> tuple[ChainState, Vector, Solved]:
             start = state, momentum, jnp.ones((), bool)
             return jax.lax.fori_loop(0, num_steps, lambda _, carry: step.checked(*carry), start)
 

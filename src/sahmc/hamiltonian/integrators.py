@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from sahmc._support.platform import on_accelerator
 from sahmc._support.pytree import strategy
 from sahmc._support.validate import require_known
 from sahmc.hamiltonian.metrics import ConstantMetric
@@ -19,8 +22,13 @@ Vector = Float[Array, " dim"]
 """A position, a momentum or a gradient of one chain."""
 NumSteps = int | Int[Array, ""]
 """A number of steps, known when the program is compiled or not."""
-Flow = Callable[[ChainState, Vector, NumSteps], tuple[ChainState, Vector, bool | Bool[Array, ""]]]
-"""A map (state, momentum, number of steps) -> (state, momentum, whether every step was solved)."""
+UNROLLED = 32
+"""The longest trajectory that is written out step by step for an accelerator, which is slow at loops."""
+
+
+Flow = Callable[..., tuple[ChainState, Vector, bool | Bool[Array, ""]]]
+"""A map (state, momentum, number of steps) -> (state, momentum, whether every step was solved); a last argument tells
+the most steps there can be, if that is known when the program is compiled."""
 
 
 class Integrator(ABC):
@@ -75,14 +83,31 @@ class Splitting(Integrator):
             state, momentum = step(*carry, last=2 * self.kicks[0])  # with the first kick of the next step
             return state.position, momentum
 
-        def advance(state: ChainState, momentum: Vector, num_steps: NumSteps) -> tuple[ChainState, Vector, bool]:
+        def advance(
+            state: ChainState, momentum: Vector, num_steps: NumSteps, most: int | None = None
+        ) -> tuple[ChainState, Vector, bool]:
             # Only positions and momenta are carried: energies along the way are computed only if the force needs them.
             carry = state.position, momentum - self.kicks[0] * kick(state)
-            if not (isinstance(num_steps, int) and num_steps == 1):
-                carry = jax.lax.fori_loop(0, num_steps - 1, inner, carry)
-            return *step(*carry, last=self.kicks[0]), True
+            most = num_steps if isinstance(num_steps, int) else most
+            position, momentum = _repeat(inner, num_steps - 1, None if most is None else most - 1, carry)
+            return *step(position, momentum, last=self.kicks[0]), True
 
         return advance
+
+
+def _repeat(body: Callable[[Any, Any], Any], count: NumSteps, most: int | None, carry: Any) -> Any:
+    """Apply ``body`` so many times to ``carry``: in a loop, or written out where loops are slow.
+
+    Where it is only known when the program runs how many of ``most`` times it is, the others are made for nothing.
+    """
+    if most == 0:
+        return carry
+    if most is None or most >= UNROLLED or not on_accelerator():
+        return jax.lax.fori_loop(0, count, body, carry)
+    for i in range(most):
+        new = body(i, carry)
+        carry = new if isinstance(count, int) else jax.tree.map(partial(jnp.where, i < count), new, carry)
+    return carry
 
 
 @strategy

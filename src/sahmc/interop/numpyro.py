@@ -16,7 +16,8 @@ from sahmc._support.types import PositionFn
 from sahmc._support.validate import require
 from sahmc.models.model import Model
 from sahmc.models.numpyro import from_numpyro
-from sahmc.run.loop import NEVER, Draw, RunState, Schedule, Setup, run_chunk
+from sahmc.run.loop import run_chunk
+from sahmc.run.move import NEVER, Draw, RunState, Schedule, Setup
 from sahmc.run.plan import make_plan
 from sahmc.run.start import prepare
 from sahmc.sampling import warm_up_only
@@ -176,7 +177,8 @@ class SAHMC(MCMCKernel):
             moves: Any = state.moves
             schedule = Schedule(thin=moves, top=state.setup.tilt.num_regions - 1)
             numbers = (moves, jnp.int32(0), jnp.int32(NEVER))
-            run, draw, _, sums = run_chunk(state.rng_key, state.run, state.setup, schedule, *numbers, 1)
+            words = jax.random.key_data(state.rng_key)
+            run, draw, _, sums = run_chunk(words, state.run, state.setup, schedule, *numbers, 1)
             return self._state(state.i, run, state.setup, moves, state.rng_key, (draw, sums.counts))
 
         i = state.i if state.i.ndim == 0 else state.i[0]

@@ -5,12 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import ndtr
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from sahmc._support.noise import make_noise
 from sahmc._support.pytree import converted as converted
 from sahmc._support.pytree import strategy as strategy
 from sahmc._support.types import Unravel
@@ -59,6 +58,10 @@ class Kernel(ABC):
     """The moves at one temperature of the climb, enough to settle; more temperatures are worth less than these."""
     max_tree_depth: int = 0
     """The largest ``tree_depth`` of a kernel whose trajectories grow; 0 for others."""
+    uniforms: int | None = None
+    """The number of uniform numbers that ``step_by`` takes; None for a kernel that has ``step`` alone."""
+    shared: int = 0
+    """The number of uniform numbers that ``refresh`` takes."""
     step_size: Any
     """A positive number, or None while it is open."""
 
@@ -122,18 +125,36 @@ class Kernel(ABC):
         """Return the deterministic part of a move, if it has one: what must be reversible and preserve volume."""
         return None
 
-    def refresh(self, rng_key: Key[Array, ""]) -> Kernel:
+    def refresh(self, uniforms: Float[Array, " shared"]) -> Kernel:
         """Return this kernel with what all chains share in one move drawn anew, such as the length of trajectories.
 
-        With lengths of their own chains would wait for the longest.
+        It is drawn by ``shared`` uniform numbers. With lengths of their own chains would wait for the longest.
         """
         return self
 
-    @abstractmethod
     def step(
         self, rng_key: Key[Array, ""], state: ChainState, target: TiltedTarget
     ) -> tuple[ChainState, TransitionInfo]:
-        """Draw one transition of one chain; return its new state, and what happened."""
+        """Draw one transition of one chain; return its new state, and what happened.
+
+        A kernel has this, or ``step_by`` and the number of ``uniforms``.
+        """
+        assert self.uniforms is not None, "a kernel has step, or step_by and uniforms"
+        return self.step_by(*draw_noise(rng_key, state.position, self.uniforms), rng_key, state, target)
+
+    def step_by(
+        self,
+        normal: Float[Array, " dim"],
+        uniform: Float[Array, " uniforms"],
+        rng_key: Key[Array, ""],
+        state: ChainState,
+        target: TiltedTarget,
+    ) -> tuple[ChainState, TransitionInfo]:
+        """Make one transition as ``step`` does, by numbers that were drawn for all chains at once.
+
+        They are a ``normal`` number for each coordinate and some ``uniform`` ones on (0, 1); ``rng_key`` is for more.
+        """
+        return self.step(rng_key, state, target)
 
 
 def conclude(
@@ -179,11 +200,11 @@ def draw_noise(
 ) -> tuple[Float[Array, " dim"], Float[Array, " uniforms"]]:
     """Draw z ~ N(0, I) in the shape of a position, and as many ``uniforms`` on (0, 1).
 
-    One call makes both, because making random bits is a large part of a cheap step.
+    They are those that a kernel with ``step_by`` is given for all chains at once.
     """
-    dim = like.shape[0]
-    normal = jax.random.normal(rng_key, (dim + uniforms,), like.dtype)
-    return normal[:dim], ndtr(normal[dim:])
+    noise = make_noise(rng_key, 1, like.shape[0], uniforms, 0, like.dtype, 0)
+    normal, uniform = noise.of_chains(1, like.shape[0])
+    return normal[0], uniform[0]
 
 
 def checked_step_size(step_size: Any) -> Any:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from jaxtyping import Array, Key
+from jaxtyping import Array, Float, Key
 
 from sahmc._support.pytree import converted, strategy, updated
 from sahmc._support.validate import is_number, require
 from sahmc.hamiltonian.integrators import Leapfrog, splitting_integrator
 from sahmc.hamiltonian.metrics import AUTO, constant_metric
-from sahmc.kernels.base import TransitionInfo, checked_step_size, conclude, draw_noise
+from sahmc.kernels.base import TransitionInfo, checked_step_size, conclude
 from sahmc.kernels.mechanical import Mechanical
 from sahmc.kernels.trajectory_length import trajectory_length
 from sahmc.tilt.target import ChainState, TiltedTarget
@@ -38,6 +38,8 @@ class HMC(Mechanical):
     integrator: Any = converted(splitting_integrator, default_factory=Leapfrog)
     """A ``Splitting`` integrator, or its name."""
     name: ClassVar[str] = "hmc"
+    uniforms = 3
+    shared = 1
 
     def __post_init__(self) -> None:
         ok = is_number(self.jitter) and 0 <= self.jitter < 1
@@ -56,23 +58,29 @@ class HMC(Mechanical):
         """Return this kernel for a mode in which a quarter of the slowest period takes ``quarter`` steps."""
         return updated(self, num_integration_steps=self.num_integration_steps.lengthened(quarter))
 
-    def refresh(self, rng_key: Key[Array, ""]) -> HMC:
+    def refresh(self, uniforms: Float[Array, " shared"]) -> HMC:
         """Draw the length of the next trajectory, the same for all chains."""
-        return updated(self, num_integration_steps=self.num_integration_steps.drawn(rng_key))
+        return updated(self, num_integration_steps=self.num_integration_steps.drawn(uniforms[0]))
 
-    def step(
-        self, rng_key: Key[Array, ""], state: ChainState, target: TiltedTarget
+    def step_by(
+        self,
+        normal: Float[Array, " dim"],
+        uniform: Float[Array, " uniforms"],
+        rng_key: Key[Array, ""],
+        state: ChainState,
+        target: TiltedTarget,
     ) -> tuple[ChainState, TransitionInfo]:
         """Draw y ~ N(0, M), follow a trajectory, and accept where it ends with probability min(1, r)."""
-        noise, (u_level, u_jitter, u_accept) = draw_noise(rng_key, state.position, 3)
+        u_level, u_jitter, u_accept = uniform
         level = target.draw_level(u_level, state)
         step_size = self.step_size_at(target, level, 1.0 + self.jitter * (2.0 * u_jitter - 1.0))
         num_steps = self.num_integration_steps.num_steps
 
         metric = self.metric.at_level(level)
         before = metric.at(target, state.position)
-        momentum = before.momentum(noise)
-        proposal, new_momentum, solved = self.flow(target, level, step_size)(state, momentum, num_steps)
+        momentum = before.momentum(normal)
+        follow, most = self.flow(target, level, step_size), self.num_integration_steps.most
+        proposal, new_momentum, solved = follow(state, momentum, num_steps, most)
 
         after = metric.at(target, proposal.position)
         kinetic = before.kinetic_energy(momentum), after.kinetic_energy(new_momentum)

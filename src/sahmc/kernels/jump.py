@@ -6,11 +6,11 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Key
+from jaxtyping import Array, Bool, Float, Key
 
 from sahmc._support.pytree import strategy, updated
 from sahmc.kernels.around import Around
-from sahmc.kernels.base import Kernel, TransitionInfo, draw_noise
+from sahmc.kernels.base import Kernel, TransitionInfo
 from sahmc.kernels.decision import decide
 from sahmc.landscape.fold import Fold
 from sahmc.landscape.modes import Modes
@@ -61,27 +61,46 @@ class Jump(Around):
         """Return what a person would want to know of ``kernel``, and that there are jumps."""
         return {**super().describe(), "jumps": True}
 
-    def refresh(self, rng_key: Key[Array, ""]) -> Jump:
+    @property
+    def uniforms(self) -> int:  # type: ignore[override]
+        """As many uniform numbers as ``kernel`` takes, and three for a jump."""
+        return max(3, self.kernel.uniforms or 0)
+
+    @property
+    def shared(self) -> int:  # type: ignore[override]
+        """One shared uniform number more than ``kernel`` takes."""
+        return 1 + self.kernel.shared
+
+    def refresh(self, uniforms: Float[Array, " shared"]) -> Jump:
         """Draw whether all chains try to jump in this move, or none; and what ``kernel`` shares."""
-        key_now, key_kernel = jax.random.split(rng_key)
-        uniform, many = jax.random.uniform(key_now), self.modes.num > 1
+        kernel, uniform, many = self.kernel.refresh(uniforms[1:]), uniforms[0], self.modes.num > 1
         if self.reference is None:
-            return updated(self, kernel=self.kernel.refresh(key_kernel), now=(uniform < JUMP_SHARE) & many)
+            return updated(self, kernel=kernel, now=(uniform < JUMP_SHARE) & many)
         jumps, drawn = (JUMP_SHARE, 0.5 * JUMP_SHARE) if self.shifts is None else (SHIFT_SHARE, FRESH_BESIDE_SHIFTS)
         now, fresh = uniform < jnp.where(many, jumps, drawn), uniform < drawn
-        return updated(self, kernel=self.kernel.refresh(key_kernel), now=now, fresh=fresh)
+        return updated(self, kernel=kernel, now=now, fresh=fresh)
 
-    def step(
-        self, rng_key: Key[Array, ""], state: ChainState, target: TiltedTarget
+    def step_by(
+        self,
+        normal: Float[Array, " dim"],
+        uniform: Float[Array, " uniforms"],
+        rng_key: Key[Array, ""],
+        state: ChainState,
+        target: TiltedTarget,
     ) -> tuple[ChainState, TransitionInfo]:
-        """Draw a jump if it is time for one, else a move of ``kernel``."""
-        return jax.lax.cond(self.now, self._jump, self.kernel.step, rng_key, state, target)
+        """Make a jump if it is time for one, else a move of ``kernel``."""
+        return jax.lax.cond(self.now, self._jump, self._move, normal, uniform, rng_key, state, target)
+
+    def _move(self, normal: Any, uniform: Any, *others: Any) -> tuple[ChainState, TransitionInfo]:
+        """Make a move of ``kernel``, which may take fewer numbers than a jump."""
+        return self.kernel.step_by(normal, uniform[: self.kernel.uniforms], *others)
 
     def _jump(
-        self, rng_key: Key[Array, ""], state: ChainState, target: TiltedTarget
+        self, noise: Any, uniform: Any, rng_key: Any, state: ChainState, target: TiltedTarget
     ) -> tuple[ChainState, TransitionInfo]:
+        """Make a jump."""
         modes = self.modes
-        noise, (u_mode, u_accept, u_level) = draw_noise(rng_key, state.position, 3)
+        u_mode, u_accept, u_level = uniform[:3]
         here = modes.nearest(state.position)
         there, log_chance, log_chance_back = self._draw_mode(u_mode, here)
         position = modes.carry(state.position, here, there)

@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Key
+from jaxtyping import Array, Float, Key
 
 from sahmc._support.pytree import converted, strategy
 from sahmc._support.validate import as_numbers, require
 from sahmc.hamiltonian.spread import Spread
-from sahmc.kernels.base import Kernel, TransitionInfo, checked_step_size, conclude, draw_noise
+from sahmc.kernels.base import Kernel, TransitionInfo, checked_step_size, conclude
 from sahmc.tilt.target import ChainState, TiltedTarget
 
 
@@ -44,6 +44,7 @@ class RandomWalk(Kernel):
     scale: Any = converted(_checked_scale, default=None)
     """A number, one for each coordinate, or None while it is open."""
     name: ClassVar[str] = "random_walk"
+    uniforms = 2
     uses_gradient: ClassVar[bool] = False
 
     @property
@@ -62,14 +63,19 @@ class RandomWalk(Kernel):
         scale = jnp.sqrt(jnp.asarray(spread.variance())) if self.uses_spread else self.scale
         return dataclasses.replace(self, step_size=step_size if self.tunes_step_size else self.step_size, scale=scale)
 
-    def step(
-        self, rng_key: Key[Array, ""], state: ChainState, target: TiltedTarget
+    def step_by(
+        self,
+        normal: Float[Array, " dim"],
+        uniform: Float[Array, " uniforms"],
+        rng_key: Key[Array, ""],
+        state: ChainState,
+        target: TiltedTarget,
     ) -> tuple[ChainState, TransitionInfo]:
         """Draw x* and accept it with probability min(1, r)."""
         dtype = state.position.dtype
-        noise, (u_level, u_accept) = draw_noise(rng_key, state.position, 2)
+        u_level, u_accept = uniform
         level = target.draw_level(u_level, state)
         scale = 1.0 if self.scale is None else self.scale
         step = jnp.asarray(self.step_size * target.step_scale_at(level) * scale, dtype)
-        proposal = target.evaluate(state.position + step * noise)
+        proposal = target.evaluate(state.position + step * normal)
         return conclude(u_accept, target, level, state, proposal, divergence=jnp.inf)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import jax
-from jaxtyping import Array, Key
+from jaxtyping import Array, Float, Key
 
 from sahmc._support.pytree import strategy, updated
 from sahmc.kernels.around import Around
@@ -29,17 +29,32 @@ class Symmetric(Around):
     name: ClassVar[str] = "symmetric"
     uses_gradient: ClassVar[bool] = True
 
-    def refresh(self, rng_key: Key[Array, ""]) -> Symmetric:
-        """Draw what the chains of ``kernel`` share in one move."""
-        return updated(self, kernel=self.kernel.refresh(rng_key))
+    @property
+    def uniforms(self) -> int | None:  # type: ignore[override]
+        """As many uniform numbers as ``kernel`` takes."""
+        return self.kernel.uniforms
 
-    def step(
-        self, rng_key: Key[Array, ""], state: ChainState, target: TiltedTarget
+    @property
+    def shared(self) -> int:  # type: ignore[override]
+        """As many shared uniform numbers as ``kernel`` takes."""
+        return self.kernel.shared
+
+    def refresh(self, uniforms: Float[Array, " shared"]) -> Symmetric:
+        """Draw what the chains of ``kernel`` share in one move."""
+        return updated(self, kernel=self.kernel.refresh(uniforms))
+
+    def step_by(
+        self,
+        normal: Float[Array, " dim"],
+        uniform: Float[Array, " uniforms"],
+        rng_key: Key[Array, ""],
+        state: ChainState,
+        target: TiltedTarget,
     ) -> tuple[ChainState, TransitionInfo]:
-        """Draw a move from a random copy of the state, and return the copy in the domain of where it ends."""
+        """Make a move from a random copy of the state, and return the copy in the domain of where it ends."""
         key_copy, key_kernel = jax.random.split(rng_key)
         copy = moved(state, self.fold.group.random(key_copy, state.position))
-        end, info = self.kernel.step(key_kernel, copy, target)
+        end, info = self.kernel.step_by(normal, uniform, key_kernel, copy, target)
         return moved(end, self.fold.move(end.position)), info
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
-import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, Key
+from jaxtyping import Array, Int
 
 from sahmc._support.pytree import static, strategy
 from sahmc._support.validate import require, require_count
+from sahmc.tilt.tilts import Energy
 
 SHORT, LONG = 4, 16
 """The longest trajectories, in steps, between which a length that is left open is chosen."""
@@ -31,8 +32,13 @@ class TrajectoryLength(ABC):
     def num_steps(self) -> int | Int[Array, ""]:
         """The number of steps of the next trajectory, once it is ``drawn``; before that, the most there can be."""
 
-    def drawn(self, rng_key: Key[Array, ""]) -> TrajectoryLength:
-        """Draw the length of one move."""
+    @property
+    @abstractmethod
+    def most(self) -> int:
+        """The most steps of a trajectory, known when the program is compiled."""
+
+    def drawn(self, uniform: Energy) -> TrajectoryLength:
+        """Draw the length of one move, by a ``uniform`` number between 0 and 1."""
         return self
 
     def lengthened(self, quarter: float) -> TrajectoryLength:
@@ -51,17 +57,35 @@ class FixedLength(TrajectoryLength):
         """The number ``steps``."""
         return self.steps
 
+    @property
+    def most(self) -> int:
+        """The number ``steps``."""
+        return self.steps
+
 
 @strategy
 class DrawnLength(TrajectoryLength):
     """The length of one move, as it was drawn."""
 
     steps: Int[Array, ""]
+    bound: int = static()
+    """The most that it could have been."""
 
     @property
     def num_steps(self) -> Int[Array, ""]:
         """The number that was drawn."""
         return self.steps
+
+    @property
+    def most(self) -> int:
+        """The number ``bound``."""
+        return self.bound
+
+
+def _between(uniform: Energy, low: int, high: int) -> DrawnLength:
+    """Return a length from low, ..., high, each for as large a part of the uniform numbers."""
+    steps = low + jnp.floor(uniform * (high + 1 - low)).astype(jnp.int32)
+    return DrawnLength(jnp.minimum(steps, high), high)
 
 
 @strategy
@@ -76,9 +100,14 @@ class UniformLength(TrajectoryLength):
         """The most steps, ``high``."""
         return self.high
 
-    def drawn(self, rng_key: Key[Array, ""]) -> TrajectoryLength:
+    @property
+    def most(self) -> int:
+        """The most steps, ``high``."""
+        return self.high
+
+    def drawn(self, uniform: Energy) -> TrajectoryLength:
         """Draw a length from low, ..., high."""
-        return DrawnLength(jax.random.randint(rng_key, (), self.low, self.high + 1))
+        return _between(uniform, self.low, self.high)
 
 
 @strategy
@@ -88,21 +117,26 @@ class OpenLength(TrajectoryLength):
     Many short moves make an iteration, or few longer ones, for about the same gradients.
     """
 
-    longest: int | Int[Array, ""] = SHORT
+    longest: int = static(default=SHORT)
 
     @property
     def moves(self) -> int:
         """The number of moves that make one iteration of ``sample``, fewer the longer they are."""
-        return max(1, ITERATION_STEPS // (1 + int(self.longest)))
+        return max(1, ITERATION_STEPS // (1 + self.longest))
 
     @property
-    def num_steps(self) -> int | Int[Array, ""]:
+    def num_steps(self) -> int:
         """The most steps, ``longest``."""
         return self.longest
 
-    def drawn(self, rng_key: Key[Array, ""]) -> TrajectoryLength:
+    @property
+    def most(self) -> int:
+        """The most steps, ``longest``."""
+        return self.longest
+
+    def drawn(self, uniform: Energy) -> TrajectoryLength:
         """Draw a length from 1, ..., longest."""
-        return DrawnLength(jax.random.randint(rng_key, (), 1, self.longest + 1))
+        return _between(uniform, 1, self.longest)
 
     def lengthened(self, quarter: float) -> TrajectoryLength:
         """Return the length whose longest trajectory is the power of two next to twice a ``quarter``, within bounds."""

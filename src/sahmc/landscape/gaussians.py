@@ -304,6 +304,7 @@ def _spikes(value: np.ndarray, noise: float, otherwise: np.ndarray) -> np.ndarra
     beyond, v, stands for l where v = l + noise l / (l - 1) (Baik and Silverstein, 2006). Values within are those of
     ``otherwise``.
     """
+    value = np.maximum(value, 0.0)  # one of a matrix without full rank may come out below
     high, low = SPIKE * (1 + np.sqrt(noise)) ** 2, max(0.0, 1 - np.sqrt(noise)) ** 2 / SPIKE
     middle = value + 1 - noise
     root = np.sqrt(np.maximum(middle**2 - 4 * value, 0.0))

@@ -8,7 +8,12 @@ go downhill.
 
 from __future__ import annotations
 
+from typing import Any
+
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float, Int
 
 from sahmc.landscape.basins import BasinMap
 from sahmc.landscape.probes import Look, Pictures
@@ -16,6 +21,8 @@ from sahmc.results.warmup_record import SearchPower
 
 PLACES = 200
 """The number of places at which needles are put."""
+SIZES = (64, PLACES)
+"""The numbers of places for which a program is compiled."""
 WIDTHS = 2.0 ** np.arange(-3.0, 0.1, 0.375)
 """The widths of needles, in units of the nearest mode's."""
 LOG_ODDS = np.linspace(-7.0, 7.0, 29)
@@ -34,10 +41,11 @@ def measure_power(basins: BasinMap, looks: list[Look], seed: int) -> SearchPower
     base = basins.energies((centres * basins.scale).astype(basins.dtype))
     owner = pictures.owner(centres)
     needed = np.full((len(centres), len(WIDTHS)), np.inf)
-    for k in np.unique(owner):
-        mine = np.flatnonzero(owner == k)
-        for look in looks:
-            needed[mine] = np.minimum(needed[mine], _needed(pictures, int(k), centres[mine], look))
+    for look in looks:
+        probes = jnp.asarray(look.position), jnp.asarray(look.energy, jnp.float32)
+        for k in np.unique(owner) if len(look.energy) else []:
+            mine = np.flatnonzero(owner == k)
+            needed[mine] = np.minimum(needed[mine], _needed(pictures, int(k), centres[mine], look, probes))
     seen = needed[..., None] <= LOG_ODDS
     own = _log_peak(pictures, owner[:, None])[..., None] + LOG_ODDS > -base[:, None, None] + DOMINATED
     share = (seen & own).sum(axis=0) / np.maximum(own.sum(axis=0), 1)  # where it would be a mode of its own
@@ -58,19 +66,45 @@ def _log_peak(pictures: Pictures, mode: np.ndarray | int) -> np.ndarray:
     return pictures.log_total - pictures.log_width[mode] - pictures.dim * np.log(WIDTHS)
 
 
-def _needed(pictures: Pictures, mode: int, centres: np.ndarray, look: Look) -> np.ndarray:
-    """Return the log odds of the mass that needles must have to be seen, (centre, width); inf if none will do."""
+def _needed(pictures: Pictures, mode: int, centres: np.ndarray, look: Look, probes: tuple[Array, Array]) -> np.ndarray:
+    """Return the log odds of the mass that needles must have to be seen, (centre, width); inf if none will do.
+
+    ``probes`` are the positions and energies of the look, on the device.
+    """
     found = np.full((len(centres), len(WIDTHS)), np.inf)
-    if not len(look.energy):
-        return found
-    far = pictures.squared_distance(mode, centres, look.position)
-    peak, base = _log_peak(pictures, mode), look.energy.astype(np.float32)
-    for j, width in enumerate(WIDTHS):
-        best = np.argmin(far * np.float32(0.5 / width**2) - base, axis=1)  # where the needle exceeds the rest most
-        square = far[np.arange(len(far)), best, None]
+    room = next(size for size in SIZES if size >= len(centres))
+    padded = np.resize(centres, (room, pictures.dim))
+    whiten = np.linalg.inv(pictures.factor[mode]) if pictures.factor.shape[1] > 1 else np.eye(pictures.dim)
+    nearest = _nearest(*(jnp.asarray(part, jnp.float32) for part in (padded, pictures.minimum[mode], whiten)), *probes)
+    bests, squares = (np.asarray(part)[:, : len(centres)] for part in nearest)
+    peak = _log_peak(pictures, mode)
+    for j, (width, best, square) in enumerate(zip(WIDTHS, bests, squares[..., None].astype(float), strict=True)):
         energy = square / (2 * width**2) - peak[j] - LOG_ODDS
         dominates = -energy > -look.energy[best, None] + DOMINATED
         strange = pictures.strange(mode, energy, square / width**4)
         seen = dominates & (strange > look.bar[np.searchsorted(look.edges, energy)])
         found[:, j] = np.where(seen.any(axis=1), LOG_ODDS[seen.argmax(axis=1)], np.inf)
     return found
+
+
+@jax.jit
+def _nearest(
+    centres: Float[Array, "centres dim"],
+    minimum: Float[Array, " dim"],
+    whiten: Float[Array, "dim dim"],
+    points: Float[Array, "points dim"],
+    energy: Float[Array, " points"],
+) -> tuple[Int[Array, "widths centres"], Float[Array, "widths centres"]]:
+    """Return the point at which needles of all WIDTHS at each centre exceed the rest most, and its squared distance.
+
+    Distances are in units of the width of a mode, by its ``minimum`` and the matrix ``whiten``.
+    """
+    with jax.default_matmul_precision("highest"):
+        one, two = ((part - minimum) @ whiten.T for part in (centres, points))
+        square = jnp.maximum(jnp.sum(one**2, axis=1)[:, None] + jnp.sum(two**2, axis=1) - 2 * one @ two.T, 0.0)
+
+    def at(scale: Float[Array, ""]) -> Any:
+        best = jnp.argmin(square * scale - energy, axis=1)
+        return best, jnp.take_along_axis(square, best[:, None], axis=1)[:, 0]
+
+    return jax.lax.map(at, jnp.asarray(0.5 / WIDTHS**2, jnp.float32))

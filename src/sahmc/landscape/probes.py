@@ -79,15 +79,6 @@ class Pictures(NamedTuple):
         """The log of the square root of the determinant of each covariance, as in ``log_mass``."""
         return self.log_mass + self.energy
 
-    def squared_distance(self, mode: int, centres: np.ndarray, points: np.ndarray) -> np.ndarray:
-        """Return the squared distances (centre, point) of points, in units of the width of a mode."""
-        one, two = (part - self.minimum[mode] for part in (centres, points))
-        if self.factor.shape[1] > 1:
-            one, two = (np.linalg.solve(self.factor[mode], part.T).T for part in (one, two))
-        one, two = one.astype(np.float32), two.astype(np.float32)
-        square = np.sum(one**2, axis=1)[:, None] + np.sum(two**2, axis=1) - 2 * one @ two.T
-        return np.maximum(square, 0.0)
-
     def draw(self, num: int, near: bool, rng: np.random.Generator) -> np.ndarray:
         """Draw ``num`` points (point, dim) around the modes, in units of scale, ``near`` them or also far away."""
         mode = rng.integers(len(self.minimum), size=num)
@@ -115,7 +106,7 @@ class Pictures(NamedTuple):
 
     def owner(self, points: np.ndarray) -> np.ndarray:
         """Return the nearest mode of each point (point, dim), in units of scale."""
-        return np.asarray(cKDTree(self.minimum).query(points)[1])
+        return np.asarray(cKDTree(self.minimum).query(points, workers=-1)[1])
 
     def strangeness(self, points: np.ndarray, energy: np.ndarray, grad: np.ndarray) -> np.ndarray:
         """Return how much steeper the energy is at points (point, dim) than the nearest mode explains, as a log.

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sahmc._support.threads import in_threads
 from sahmc.landscape.basins import BasinMap
 from sahmc.landscape.descent import DESCENTS_AT_ONCE
 from sahmc.landscape.gaussians import Gaussians, Likeliest, fit_gaussians, likeliest, sort_and_fit
@@ -17,7 +18,9 @@ about a draw that they were half as sure of."""
 FAR_CHANCE, FAR_FACTOR = 1e-6, 1.5
 """The chance that a Gaussian draw is beyond some squared distance, and the multiple of that at which it is far."""
 SORT_BYTES = 2**25
-"""The bytes of draws that are sorted at once."""
+"""The bytes of draws that are kept or looked at at once."""
+SORTED_BYTES = 2**22
+"""The bytes of draws that one thread sorts at once."""
 ROUNDS, ROUND_DESCENTS = 12, 2 * DESCENTS_AT_ONCE
 """The most rounds in which draws in doubt roll down, and the number of draws of each."""
 MOST_SPENT = 2.5
@@ -44,12 +47,13 @@ class Assigned(NamedTuple):
 def sort_draws(found: Gaussians, draws: np.ndarray) -> Likeliest:
     """Return the likeliest modes of ``draws`` (chain, draw, dim), chain after chain."""
     chains, num, dim = draws.shape
-    step = max(1, SORT_BYTES // (8 * chains * (dim + len(found.count))))
-    parts = []
-    for first in range(0, num, step):
+    step = max(1, SORTED_BYTES // (8 * chains * (dim + len(found.count))))
+
+    def sort(first: int) -> list[np.ndarray]:
         block = np.asarray(draws[:, first : first + step], float)
-        rows = likeliest(found, block.reshape(-1, dim))
-        parts.append([part.reshape(block.shape[:2]) for part in rows])
+        return [part.reshape(block.shape[:2]) for part in likeliest(found, block.reshape(-1, dim))]
+
+    parts = in_threads(sort, ((first,) for first in range(0, num, step)))
     return Likeliest(*(np.concatenate(part, axis=1).ravel() for part in zip(*parts, strict=True)))
 
 

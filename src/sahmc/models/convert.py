@@ -20,11 +20,10 @@ def as_model(model: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] |
     require(isinstance(args, tuple), "model_args must be a tuple", args, "write model_args=(x, y)")
     ok = kwargs is None or (isinstance(kwargs, Mapping) and all(isinstance(name, str) for name in kwargs))
     require(ok, "model_kwargs must be a dict by the names of arguments", kwargs, 'write model_kwargs={"y": y}')
-    if "numpyro" in sys.modules and callable(model):
-        from sahmc.models.numpyro import from_numpyro, is_numpyro_model
+    if is_of_numpyro(model, args, kwargs or {}):
+        from sahmc.models.numpyro import from_numpyro
 
-        if is_numpyro_model(model, args, kwargs or {}):
-            return from_numpyro(model, *args, **(kwargs or {}))
+        return from_numpyro(model, *args, **(kwargs or {}))
     must = "model_args and model_kwargs are for a model of NumPyro"
     advice = "write the data into the function: lambda x: log_density(x, data)"
     require(not args and not kwargs, must, f"{type(model).__name__} without a site of NumPyro", advice)
@@ -49,6 +48,15 @@ def as_model(model: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] |
         "lambda x: log_density(x, data)",
     )
     return Model(log_density=model)
+
+
+def is_of_numpyro(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    """Tell whether ``model`` is one of NumPyro, with these arguments."""
+    if "numpyro" not in sys.modules or not callable(model):
+        return False
+    from sahmc.models.numpyro import is_numpyro_model
+
+    return is_numpyro_model(model, args, kwargs)
 
 
 def _needed(function: Any) -> list[str]:

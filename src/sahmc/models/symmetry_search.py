@@ -86,9 +86,11 @@ class Trial:
         images = np.concatenate([each(self.points) for each in maps])
         after = self._energies(images).reshape(len(maps), *self._energy.shape)
         fine = np.isfinite(self._energy).all(axis=1)
+        if not fine.any():
+            return np.zeros(len(maps), bool)
         after, before, eps = after[:, fine], self._energy[fine], float(np.finfo(float).eps)
         most = _alike(after, before, ROUNDING * eps).mean(axis=1) > 0.5
-        return most & _alike(after, before, BAD_ROUNDING * eps).all(axis=1) & bool(fine.any())
+        return most & _alike(after, before, BAD_ROUNDING * eps).all(axis=1)
 
     def _energies(self, points: np.ndarray) -> np.ndarray:
         parts, energy_fn = [], self._program()

@@ -188,7 +188,8 @@ def _nuts_chunk(
             size = jnp.exp(step.log_step if tuning else step.log_average)
             scaled = dataclasses.replace(target, step_scale=size)
             chain, info = kernel.step(jax.random.fold_in(key, first + t), chain, scaled)
-            step = update_step_size(step, info.mechanical_acceptance[None], info.level[None], 0.8, tuning)
+            if tuning:
+                step = update_step_size(step, info.mechanical_acceptance[None], info.level[None], 0.8)
             return ((chain, step), jnp.minimum(low, chain.energy)), (chain.position, chain.energy)
 
         return jax.lax.scan(iterate, (state, low), jnp.arange(NUTS_CHUNK))

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import cloudpickle
+import jax
 
 from sahmc._support.sealed_files import PART, sealed, told_of_space, unsealed, write_whole
 from sahmc._support.validate import as_path, require
 from sahmc.run.folder_lock import LOCK, FolderLock
+from sahmc.run.hosts import agreed
 from sahmc.run.identity import different, digest
-from sahmc.run.journal import SPARE_BYTES, DiskJournal
+from sahmc.run.journal import SPARE_BYTES, DiskJournal, Journal
+from sahmc.run.shared_journal import SharedJournal
 
 RUN, CALL = "run.json", "call.pickle"
 """The files that tell which run it is, and hold the arguments of ``sample``."""
@@ -74,6 +77,28 @@ def recorded(checkpoint: str | Path) -> dict[str, Any] | None:
         "choose another folder, or delete this one to start anew; nothing was changed",
     )
     return about
+
+
+def open_journal(
+    checkpoint: str | Path | None, identity: Callable[[], Mapping[str, Any]], seed: Any, arguments: Mapping[str, Any]
+) -> Journal:
+    """Return the journal of a run: in memory without a ``checkpoint``, else in that folder.
+
+    The other arguments are those of ``open_checkpoint``, the identity as a function that makes it. Where several
+    processes run together the first one has the folder.
+    """
+    if checkpoint is None:
+        return Journal()
+    journal, error = Journal(), None
+    if jax.process_index() == 0:
+        try:
+            journal = open_checkpoint(checkpoint, identity(), seed, arguments)
+        except (ValueError, OSError) as refused:
+            error = refused
+    error = agreed(error)
+    if error is not None:
+        raise error
+    return journal if jax.process_count() == 1 else SharedJournal(journal)
 
 
 def open_checkpoint(

@@ -67,7 +67,7 @@ def identity(ready: Prepared, seed: Any, kept: TracedFunction | None, save_warmu
         "jax": jax.__version__,
         "device": jax.devices()[0].device_kind,
         **{name: getattr(jax.config, name) for name in SETTINGS},
-        "XLA_FLAGS": os.environ.get("XLA_FLAGS", ""),
+        "XLA_FLAGS": re.sub(r"\s*--xla_force_host_platform_device_count=\S*", "", os.environ.get("XLA_FLAGS", "")),
     }
 
 

@@ -17,7 +17,7 @@ from sahmc.landscape.mode_finder import ModeFinder, lowest_draws, posterior_draw
 from sahmc.landscape.modes import Modes
 from sahmc.models.positions import Unpacker, split
 from sahmc.results.records import DrawRecord, ModeAssignment, Rejuvenated
-from sahmc.run.loop import Setup
+from sahmc.run.move import Setup
 from sahmc.tilt.target import ChainState, TiltedTarget
 from sahmc.tilt.tilts import NoTilt
 

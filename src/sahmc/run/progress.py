@@ -47,6 +47,10 @@ class Progress(NamedTuple):
         return "  ".join(parts)
 
 
+COMPILING, PREPARING = "compiling", "looking at what was found, compiling"
+"""What is said of a stage that has not made a move yet: the first one, and the others."""
+
+
 @contextmanager
 def progress(stages: dict[str, int], enabled: bool, callback: Report | None = None) -> Iterator[Report]:
     """Show a bar for each stage, and yield the function to be called with a ``Progress`` between chunks.
@@ -117,6 +121,7 @@ def make_bars(stages: dict[str, int], **options: Any) -> tuple[Any, Report]:
 
     order = list(tasks)
     display.start_task(tasks[order[0]])  # what comes before the first report, compilation, counts
+    display.update(tasks[order[0]], note=COMPILING)
 
     def show(now: Progress) -> None:
         place = order.index(now.stage)
@@ -126,5 +131,6 @@ def make_bars(stages: dict[str, int], **options: Any) -> tuple[Any, Report]:
         display.update(tasks[now.stage], completed=now.done, note=str(now))
         if now.done >= now.total and place + 1 < len(order):
             display.start_task(tasks[order[place + 1]])
+            display.update(tasks[order[place + 1]], note=PREPARING)
 
     return display, show

@@ -10,22 +10,11 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 
 from sahmc.results.records import Counts, ThetaTrace
+from sahmc.run.devices import ONE, Devices
 from sahmc.run.interrupts import Interrupts
 from sahmc.run.journal import Journal, StageProgress
-from sahmc.run.loop import (
-    FIRST_CHUNK,
-    LONG_FIRST_CHUNK,
-    NEVER,
-    SNAPSHOTS,
-    Chunk,
-    Draw,
-    MoveSums,
-    RunState,
-    Schedule,
-    Setup,
-    chunks,
-    draw_structure,
-)
+from sahmc.run.loop import FIRST_CHUNK, LONG_FIRST_CHUNK, SNAPSHOTS, Chunk, chunks
+from sahmc.run.move import NEVER, Draw, MoveSums, RunState, Schedule, Setup, draw_structure
 from sahmc.run.progress import Progress
 
 
@@ -62,6 +51,8 @@ class StageRunner:
     """The planned moves for which a move counts on the progress bar: longer moves are fewer than planned."""
     pace: int = FIRST_CHUNK
     """The number of moves with which the next stage begins."""
+    devices: Devices = ONE
+    """The devices over which chains are split."""
 
     def run(
         self,
@@ -95,11 +86,21 @@ class StageRunner:
         interrupted = False
         try:
             for chunk in chunks(
-                self.rng_key, so_far.state, setup, schedule, draws, self.capacity, so_far.moves, every, self.pace
+                self.rng_key,
+                so_far.state,
+                setup,
+                schedule,
+                draws,
+                self.capacity,
+                done=so_far.moves,
+                every=every,
+                pace=self.pace,
+                store=store,
+                devices=self.devices,
             ):
                 self.pace = min(chunk.pace, LONG_FIRST_CHUNK)
-                so_far = _after(so_far, chunk, store, every)
-                self.journal.add(so_far, chunk.draws if store else None)
+                so_far = _after(so_far, chunk, every)
+                self.journal.add(so_far, chunk.draws)
                 self._tell(name, so_far, chunk.moves, chunk.sums)
                 if presses is not None and presses.pressed:
                     raise KeyboardInterrupt
@@ -129,7 +130,7 @@ class StageRunner:
             )
 
 
-def _after(so_far: StageProgress, chunk: Chunk, store: bool, every: int) -> StageProgress:
+def _after(so_far: StageProgress, chunk: Chunk, every: int) -> StageProgress:
     """Return what a stage has done once a chunk is added; ``every`` is the number of moves between snapshots."""
     trace = so_far.trace
     return StageProgress(
@@ -138,7 +139,7 @@ def _after(so_far: StageProgress, chunk: Chunk, store: bool, every: int) -> Stag
         visits=so_far.visits + chunk.visits,
         counts=Counts(*(a + b for a, b in zip(so_far.counts, chunk.sums.counts, strict=True))),
         mechanical_acceptance=so_far.mechanical_acceptance + float(chunk.sums.mechanical_acceptance),
-        rows=so_far.rows + (len(chunk.draws.energy) if store else 0),
+        rows=so_far.rows + (0 if chunk.draws is None else len(chunk.draws.energy)),
         trace=None if trace is None else _extended(trace, so_far.moves, chunk, every),
     )
 

@@ -19,7 +19,7 @@ from sahmc.landscape.descent import come_down
 from sahmc.models.energy import trace_energy
 from sahmc.models.model import Model
 from sahmc.models.starts import check_starts, finite_starts, starting_positions
-from sahmc.run.loop import RunState
+from sahmc.run.move import RunState
 from sahmc.run.plan import Plan
 from sahmc.run.round_trips import init_round_trips
 from sahmc.run.step_size import init_step_size
@@ -29,6 +29,9 @@ from sahmc.tilt.tilts import NoTilt
 START_ATTEMPTS, MOST_START_ATTEMPTS = 20, 200
 """The number of times that a model is asked for starts with a finite log density, before chains that have none go to
 those of others; and the number of times if no chain has one."""
+
+IMPLEMENTATION = "threefry2x32"
+"""The kind of keys of a run, whatever kind was passed."""
 
 _init = compiled(init)
 
@@ -71,6 +74,14 @@ def prepare(model: Model, plan: Plan, initvals: Any, rng_key: Key[Array, ""]) ->
 def parse_seed(random_seed: Any) -> tuple[int | list[int], Key[Array, ""]]:
     """Return what to record of a seed, an int or the words of a key, and the key."""
     words = len(jax.random.key_data(jax.random.key(0)))
+    seed, rng_key = _parse_seed(random_seed, words)
+    if str(jax.random.key_impl(rng_key)) != IMPLEMENTATION:
+        rng_key = jax.random.wrap_key_data(jax.random.bits(rng_key, (2,), jnp.uint32), impl=IMPLEMENTATION)
+    return seed, rng_key
+
+
+def _parse_seed(random_seed: Any, words: int) -> tuple[int | list[int], Key[Array, ""]]:
+    """Return what to record of a seed, and a key of the kind that JAX makes by default, which has so many ``words``."""
     if isinstance(random_seed, jax.Array) and random_seed.dtype == jnp.uint32 and random_seed.shape == (words,):
         random_seed = jax.random.wrap_key_data(random_seed)  # one that jax.random.PRNGKey made
     is_key = isinstance(random_seed, jax.Array) and jnp.issubdtype(random_seed.dtype, jax.dtypes.prng_key)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from sahmc._support.pooling import pool
+from sahmc._support.chain_axis import count, parts, pool
 
 GAMMA, T0, KAPPA = 0.05, 10.0, 0.75
 """The constants gamma, t_0 and kappa of that paper."""
@@ -46,16 +46,14 @@ def update_step_size(
     acceptance: Float[Array, " chains"],
     level: Int[Array, " chains"],
     target_accept: Float[Array, ""] | float,
-    learn: Array | bool,
 ) -> StepSizeState:
     """Tune the step size of each level by the mean acceptance of the chains that moved at it.
 
     ``acceptance`` is that of each chain, nan if it took no trajectory, and ``level`` is the level at which it moved.
-    Without ``learn`` nothing changes.
     """
     at_level = (level[:, None] == jnp.arange(state.log_step.shape[0])) & ~jnp.isnan(acceptance)[:, None]
-    count = jnp.sum(at_level, axis=0, dtype=jnp.int32)
-    mean = pool(jnp.where(at_level, acceptance[:, None], 0.0)) * (level.shape[0] / jnp.maximum(count, 1))
+    moved = count(at_level)
+    mean = pool(jnp.where(at_level, acceptance[:, None], 0.0)) * (level.shape[0] * parts() / jnp.maximum(moved, 1))
 
     t = (state.num_updates + 1).astype(state.log_step.dtype)
     eta = 1.0 / (t + T0)
@@ -64,5 +62,5 @@ def update_step_size(
     log_average = state.log_average + t**-KAPPA * (log_step - state.log_average)
 
     new = StepSizeState(log_step, log_average, state.centre, mean_error, state.num_updates + 1)
-    keep = learn & (count > 0)
+    keep = moved > 0
     return StepSizeState(*(jnp.where(keep, n.astype(o.dtype), o) for n, o in zip(new, state, strict=True)))

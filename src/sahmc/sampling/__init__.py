@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,18 +14,23 @@ from jaxtyping import Array, Key
 
 from sahmc._support.forked import require_not_forked
 from sahmc._support.hints import with_hints
+from sahmc._support.program_cache import keep_programs
 from sahmc._support.types import PositionFn
 from sahmc._support.validate import require_flag, require_function
 from sahmc.kernels.base import Kernel
 from sahmc.models.convert import as_model
 from sahmc.models.energy import trace_keep
 from sahmc.models.positions import Unpacker
+from sahmc.models.starts import starting_positions
 from sahmc.results.result import Result
-from sahmc.run.checkpoint import open_checkpoint, recorded, stored_arguments
+from sahmc.run.checkpoint import open_journal, recorded, stored_arguments
+from sahmc.run.devices import parse_devices
+from sahmc.run.hosts import agreed
 from sahmc.run.identity import identity
 from sahmc.run.interrupts import Interrupts, interrupts
 from sahmc.run.journal import Journal
 from sahmc.run.loop import chunk_capacity
+from sahmc.run.memory import MANY, numbers_of, require_memory
 from sahmc.run.plan import make_plan
 from sahmc.run.progress import Progress, progress
 from sahmc.run.stage import StageRunner
@@ -65,6 +70,8 @@ def sample(
     keep: PositionFn | None = None,
     save_warmup: bool = False,
     checkpoint: str | Path | None = None,
+    devices: Any = None,
+    check: Literal["serial"] | None = None,
     progressbar: bool = True,
     callback: Callable[[Progress], None] | None = None,
 ) -> Result:
@@ -145,6 +152,13 @@ def sample(
         A folder in which the run is kept while it goes on. After a crash the same call, or ``sahmc.resume``, goes on
         from there, to the same bits. Draws stay on disk, so that they may exceed the memory. If None, the default,
         nothing is written.
+    devices
+        The devices over which chains are split evenly: a number of those that JAX sees, a list of them, a mesh, or
+        "all". None, the default, is JAX's default device, or all devices of all processes that were joined by
+        ``sahmc.join_hosts``. On CPUs the draws have the same bits on any number of them.
+    check
+        "serial" makes the first moves of each stage on one device as well, and raises ``RuntimeError`` if their bits
+        differ. If None, the default, nothing is compared.
     progressbar
         Whether to show progress bars, on a terminal or in a notebook; a bool. Default True.
     callback
@@ -157,6 +171,7 @@ def sample(
     and the algorithm is the paper's to the letter.
     """
     require_not_forked()
+    keep_programs()
     algorithm = {
         "draws": draws,
         "tune": tune,
@@ -189,22 +204,30 @@ def sample(
     for flag, name in ((save_warmup, "save_warmup"), (progressbar, "progressbar")):
         require_flag(flag, name)
     check_symmetries(symmetries)
+    where = parse_devices(devices, check, plan.chains)
     require_function(keep, "keep", "a position")
     require_function(callback, "callback", "a Progress")
     known = None if checkpoint is None else recorded(checkpoint)
-    seed, rng_key = parse_seed(known["seed"] if known is not None and random_seed is None else random_seed)
+    seed, rng_key = parse_seed(agreed(known["seed"] if known is not None and random_seed is None else random_seed))
     key_start, key_run = jax.random.split(rng_key)
-    ready = with_symmetries(model, prepare(model, plan, initvals, key_start), symmetries)
-    unpack = Unpacker.of(model, ready.unravel, ready.positions[0])
-    kept = None if keep is None else trace_keep(keep, unpack, ready.positions[0])
-    journal = Journal()
-    if checkpoint is not None:
-        journal = open_checkpoint(checkpoint, identity(ready, seed, kept, save_warmup), seed, given)
-
-    run = Run(ready, unpack, kept, model.labels, save_warmup, journal, Interrupts(), progressbar, callback, seed)
-    with interrupts(run.presses), closing(journal):
+    with jax.default_device(where.first), ExitStack() as stack:
+        if plan.chains > MANY and not isinstance(initvals, list):  # before their starts are made
+            one = starting_positions(model, initvals, 1, key_start)[0]
+            require_memory(plan, one.size, one.itemsize, where, True, None)
+        ready = with_symmetries(model, prepare(model, plan, initvals, key_start), symmetries)
+        unpack = Unpacker.of(model, ready.unravel, ready.positions[0])
+        kept = None if keep is None else trace_keep(keep, unpack, ready.positions[0])
+        (_, dim), itemsize = ready.positions.shape, ready.positions.itemsize
+        size = None if kept is None else numbers_of(kept, ready.positions[0])
+        require_memory(plan, dim, itemsize, where, checkpoint is not None, size)
+        journal = open_journal(checkpoint, lambda: identity(ready, seed, kept, save_warmup), seed, given)
+        presses = Interrupts()
+        stack.enter_context(interrupts(presses))
+        stack.enter_context(closing(journal))
+        show = progressbar and jax.process_index() == 0
+        run = Run(ready, unpack, kept, model.labels, save_warmup, journal, presses, show, callback, seed, where)
         outcome = run.once(key_run)
-        if len(outcome.missed) and not (outcome.record.settings["interrupted"] or run.presses.pressed):
+        if len(outcome.missed) and not (outcome.record.settings["interrupted"] or presses.pressed):
             outcome = run.again(jax.random.fold_in(key_run, 1), outcome)
         result = outcome.result()
     if result.findings:
@@ -214,7 +237,12 @@ def sample(
 
 
 def resume(
-    checkpoint: str | Path, *, progressbar: bool = True, callback: Callable[[Progress], None] | None = None
+    checkpoint: str | Path,
+    *,
+    devices: Any = None,
+    check: Literal["serial"] | None = None,
+    progressbar: bool = True,
+    callback: Callable[[Progress], None] | None = None,
 ) -> Result:
     """Go on with the run that is kept in a folder, as if it had never stopped; a complete one is read back.
 
@@ -224,13 +252,18 @@ def resume(
     ----------
     checkpoint
         The folder that was passed to ``sample``.
+    devices, check
+        The devices over which chains are split and whether to compare with one, as for ``sample``. They may be other
+        ones, and fewer or more, than those on which the run was begun.
     progressbar
         Whether to show progress bars, as for ``sample``. Default True.
     callback
         A function that is called with a ``Progress``, as for ``sample``; none by default.
     """
     arguments = stored_arguments(checkpoint)
-    return sample(**arguments, checkpoint=checkpoint, progressbar=progressbar, callback=callback)
+    return sample(
+        **arguments, checkpoint=checkpoint, devices=devices, check=check, progressbar=progressbar, callback=callback
+    )
 
 
 def warm_up_only(ready: Prepared, rng_key: Key[Array, ""]) -> WarmedUp:

@@ -23,10 +23,12 @@ from sahmc.results.findings.examine import NOT_EXAMINED, examine
 from sahmc.results.findings.modes import missed_modes
 from sahmc.results.records import DrawRecord, Finding, RunRecord, ThetaRecord, ThetaTrace
 from sahmc.results.result import Result
+from sahmc.run.devices import Devices
 from sahmc.run.interrupts import Interrupts
 from sahmc.run.journal import Journal
 from sahmc.run.live import Live
-from sahmc.run.loop import Draw, Schedule, chunk_capacity
+from sahmc.run.loop import chunk_capacity
+from sahmc.run.move import Draw, Schedule
 from sahmc.run.plan import Plan
 from sahmc.run.progress import Progress, progress
 from sahmc.run.stage import StageResult, StageRunner
@@ -92,6 +94,8 @@ class Run:
     """The function that is told of the progress."""
     seed: Any
     """The seed, as it is recorded."""
+    where: Devices
+    """The devices on which chains move."""
 
     def once(self, rng_key: Key[Array, ""], before: Outcome | None = None) -> Outcome:
         """Warm up, draw, and look for modes in the draws.
@@ -101,7 +105,8 @@ class Run:
         ready, began = self.ready, time.perf_counter()
         with progress(ready.plan.stages, self.bars, self.callback) as report:
             state, spent = start_chains(ready)
-            runner = StageRunner(rng_key, chunk_capacity(*ready.positions.shape), report, self.journal)
+            capacity = chunk_capacity(*ready.positions.shape)
+            runner = StageRunner(rng_key, capacity, report, self.journal, devices=self.where)
             context = WarmupContext(runner, ready.energy_fn, ready.plan)
             warm = warm_up(context, state, self.save_warmup, None if before is None else before.missed)
             copies = None if warm.symmetries is None else warm.symmetries.group

@@ -65,7 +65,8 @@ def check_invariance(
 
     def move(key: jax.Array, position: jax.Array) -> jax.Array:
         def step(state: Any, t: Any) -> Any:
-            moved = kernel.refresh(jax.random.fold_in(jax.random.key(seed), t))
+            shared = jax.random.uniform(jax.random.fold_in(jax.random.key(seed), t), (kernel.shared,), dtype)
+            moved = kernel.refresh(shared)
             return moved.step(jax.random.fold_in(key, t), state, target)[0], None
 
         return jax.lax.scan(step, target.evaluate(position), jnp.arange(steps))[0].position

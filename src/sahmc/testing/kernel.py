@@ -129,7 +129,7 @@ def _stepper(kernel: Kernel) -> tuple[Callable[..., tuple[ChainState, Transition
     @jax.jit
     def step(keys: Any, states: ChainState, kernel: Kernel, target: TiltedTarget) -> Any:
         count[0] += 1
-        kernel = kernel.refresh(keys[0])
+        kernel = kernel.refresh(jax.random.uniform(keys[0], (kernel.shared,)))
         return jax.vmap(kernel.step, (0, 0, None))(keys, states, target)
 
     return step, count

@@ -7,8 +7,11 @@ from scipy.special import expit
 
 from sahmc.tilt.importance import Expectation, error_of_mean, weighted_mean
 
-BRACKET, MOST_STEPS = 50.0, 150
-"""The nats beyond all draws between which a bridge is looked for, and the most steps of that search."""
+BRACKET, FREE_STEPS, MOST_STEPS = 50.0, 8, 150
+"""The nats beyond all draws between which a bridge is looked for, the steps of that search before every third is a
+bisection, and the most steps."""
+FEW = 50_000
+"""The number of draws from which on a bridge is first looked for by so many of them."""
 UNKNOWN = Expectation(np.array(np.nan), np.array(np.nan))
 """The answer where nothing supports one."""
 
@@ -27,7 +30,12 @@ def bridge_levels(betas: np.ndarray, level: np.ndarray, energy: np.ndarray) -> E
     lower, upper = level < len(betas) - 1, level > 0  # draws that stand at the lower or the upper end of a bridge
     at_lower, at_upper = level[lower], level[upper] - 1
     below, above = steps[at_lower] * energy[lower], steps[at_upper] * energy[upper]
-    middle = _bridge(at_lower, below, at_upper, above, len(steps))
+    middle: np.ndarray | None = None
+    if level.size > FEW:  # most of the way by some of the draws
+        some = slice(None, None, level.size // FEW)
+        middle = _bridge(at_lower[some], below[some], at_upper[some], above[some], len(steps))
+        middle = middle if np.isfinite(middle).all() else None  # a level with few draws may have none of those
+    middle = _bridge(at_lower, below, at_upper, above, len(steps), middle)
     give, take = expit(below - middle[at_lower]), expit(middle[at_upper] - above)
     width = np.bincount(at_lower, give * (1 - give), len(steps)) + np.bincount(at_upper, take * (1 - take), len(steps))
     if not (width > 0).all():
@@ -39,21 +47,23 @@ def bridge_levels(betas: np.ndarray, level: np.ndarray, energy: np.ndarray) -> E
     return Expectation(-total, error_of_mean(influence * influence.size))
 
 
-def _bridge(at_lower: np.ndarray, below: np.ndarray, at_upper: np.ndarray, above: np.ndarray, num: int) -> np.ndarray:
-    """Return M of each of ``num`` bridges, by Newton's method within brackets.
+def _bridge(
+    at_lower: np.ndarray,
+    below: np.ndarray,
+    at_upper: np.ndarray,
+    above: np.ndarray,
+    num: int,
+    guess: np.ndarray | None = None,
+) -> np.ndarray:
+    """Return M of each of ``num`` bridges, by Newton's method within brackets, from a ``guess`` or the medians.
 
     ``at_lower`` is the bridge at whose lower end each of some draws stands and ``below`` its dU; ``at_upper`` and
     ``above`` are those of draws at an upper end.
     """
-    low, high = np.full(num, np.inf), np.full(num, -np.inf)
-    for at, values in ((at_lower, below), (at_upper, above)):
-        known = np.isfinite(values)
-        np.minimum.at(low, at[known], values[known] - BRACKET)
-        np.maximum.at(high, at[known], values[known] + BRACKET)
-    order = np.lexsort([np.concatenate([below, above]), np.concatenate([at_lower, at_upper])])
-    bounds = np.searchsorted(np.concatenate([at_lower, at_upper])[order], np.arange(num + 1))
-    half = np.concatenate([below, above])[order][(bounds[:-1] + bounds[1:]) // 2]  # the median at each bridge
-    middle = np.clip(half, low, high)
+    ends = [values[np.isfinite(values)] for values in (below, above)]
+    low = np.full(num, min(part.min(initial=np.inf) for part in ends) - BRACKET)
+    high = np.full(num, max(part.max(initial=-np.inf) for part in ends) + BRACKET)
+    middle = np.clip(_medians(at_lower, below, at_upper, above, num) if guess is None else guess, low, high)
     for i in range(MOST_STEPS):
         give, take = expit(below - middle[at_lower]), expit(middle[at_upper] - above)
         slack = np.bincount(at_lower, give, num) - np.bincount(at_upper, take, num)
@@ -63,9 +73,17 @@ def _bridge(at_lower: np.ndarray, below: np.ndarray, at_upper: np.ndarray, above
         if np.abs(newton - middle).max() < 1e-9:
             break
         # Energies under a prior can be so far apart that Newton's steps alone do not get there.
-        inside = (newton > low) & (newton < high) & (i % 3 != 2)
+        inside = (newton > low) & (newton < high) & ((i < FREE_STEPS) | (i % 3 != 2))
         middle = np.where(inside, newton, 0.5 * (low + high))
     return middle
+
+
+def _medians(at_lower: np.ndarray, below: np.ndarray, at_upper: np.ndarray, above: np.ndarray, num: int) -> np.ndarray:
+    """Return the median of dU at each bridge, over draws at either end."""
+    at, values = np.concatenate([at_lower, at_upper]), np.concatenate([below, above])
+    order = np.lexsort([values, at])
+    bounds = np.searchsorted(at[order], np.arange(num + 1))
+    return values[order][np.minimum((bounds[:-1] + bounds[1:]) // 2, len(values) - 1)]
 
 
 def bridge_to_reference(low: np.ndarray, weight: np.ndarray, high: np.ndarray) -> Expectation:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from sahmc._support.pooling import pool
+from sahmc._support.chain_axis import count, pool
 from sahmc._support.validate import require
 
 COMPACT_SET = 1e4
@@ -52,23 +52,27 @@ def recentre(theta: Float[Array, "*own regions"], bound: float = COMPACT_SET) ->
     return theta - jnp.where(outside, 0.5 * (high + low), 0.0)
 
 
-def update_theta(
+def learn_theta(
     state: ThetaState,
     membership: Float[Array, "chains regions"],
-    region: Int[Array, " chains"],
     gain: Float[Array, ""],
     desired: Float[Array, " regions"],
 ) -> ThetaState:
-    """Return theta_{t+1} = theta_t + a_{t+1} (e_{t+1} - pi), re-centred, and the visits counted.
+    """Return theta_{t+1} = theta_t + a_{t+1} (e_{t+1} - pi), re-centred.
 
-    e_{t+1} is where the chains are after the decision, ``membership``; ``region`` is the one in which each is counted.
-    A theta shared by all chains learns from the mean of e over them. ``gain`` is a_{t+1}, ``desired`` is pi.
+    e_{t+1} is where the chains are after the decision, ``membership``. A theta shared by all chains learns from the
+    mean of e over them. ``gain`` is a_{t+1}, ``desired`` is pi.
     """
-    count = (region[:, None] == jnp.arange(desired.shape[0])).astype(jnp.int32)
     if state.theta.ndim == 1:
-        membership, count = pool(membership), count.sum(0, dtype=jnp.int32)
+        membership = pool(membership)
     theta = recentre(state.theta + gain * (membership - desired))
-    return state._replace(theta=theta, visits=state.visits + count, seen=state.seen + membership * (gain > 0))
+    return state._replace(theta=theta, seen=state.seen + membership)
+
+
+def count_visits(state: ThetaState, region: Int[Array, " chains"]) -> ThetaState:
+    """Return the state with each chain counted in its ``region``."""
+    visits = (region[:, None] == jnp.arange(state.visits.shape[-1])).astype(jnp.int32)
+    return state._replace(visits=state.visits + (count(visits) if state.visits.ndim == 1 else visits))
 
 
 def average_theta(state: ThetaState, take: Bool[Array, ""] | bool) -> ThetaState:

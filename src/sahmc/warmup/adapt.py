@@ -14,7 +14,7 @@ from sahmc.kernels.jump import Jump
 from sahmc.landscape.mode_finder import ModeFinder, lowest_draws, posterior_draws
 from sahmc.landscape.modes import Modes
 from sahmc.results.records import ThetaTrace
-from sahmc.run.loop import NEVER, Draw, RunState, Schedule, Setup
+from sahmc.run.move import NEVER, Draw, RunState, Schedule, Setup
 from sahmc.run.plan import Plan
 from sahmc.run.round_trips import init_round_trips
 from sahmc.run.stage import StageResult

@@ -16,7 +16,7 @@ import numpy as np
 from sahmc.hamiltonian.spread import LadderSpread
 from sahmc.kernels.base import Kernel
 from sahmc.results.warmup_record import FORGOTTEN, Climb, Pilot, Rung
-from sahmc.run.loop import Draw, RunState
+from sahmc.run.move import Draw, RunState
 from sahmc.warmup.tempered import WarmupContext, bring_inside, run_at_temperature
 
 CLIMB_TO = 1e3

@@ -14,7 +14,7 @@ from sahmc.landscape.fold import Fold
 from sahmc.landscape.mode_finder import DESCENTS, FarLook, Found, ModeFinder
 from sahmc.landscape.modes import Modes, no_modes
 from sahmc.results.warmup_record import Climb
-from sahmc.run.loop import RunState
+from sahmc.run.move import RunState
 from sahmc.run.start import evaluate_starts
 from sahmc.warmup.climb import run_climb
 from sahmc.warmup.pilot import PilotOutcome

@@ -18,7 +18,7 @@ from sahmc.landscape.curvature import (
     nat_lengths,
 )
 from sahmc.results.warmup_record import Pilot
-from sahmc.run.loop import Draw, RunState
+from sahmc.run.move import Draw, RunState
 from sahmc.warmup.rescue import rescue
 from sahmc.warmup.tempered import TemperedMoves, WarmupContext, run_at_temperature
 

@@ -17,7 +17,7 @@ from sahmc.landscape.parts import Parts, fit_reference
 from sahmc.landscape.reference import Reference, around_all, refer
 from sahmc.landscape.shifts import Shifts, find_shifts
 from sahmc.results.warmup_record import Climb, LearntReference, Pilot
-from sahmc.run.loop import RunState
+from sahmc.run.move import RunState
 from sahmc.run.start import evaluate_starts
 from sahmc.warmup.climb import run_climb
 from sahmc.warmup.ladder import FEWEST_LEVELS

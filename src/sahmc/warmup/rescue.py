@@ -10,7 +10,7 @@ import numpy as np
 
 from sahmc.landscape.descent import absurd_height
 from sahmc.landscape.quench import quench_all
-from sahmc.run.loop import RunState
+from sahmc.run.move import RunState
 from sahmc.run.start import evaluate_starts
 from sahmc.warmup.tempered import WarmupContext, take_places
 

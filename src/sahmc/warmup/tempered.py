@@ -14,7 +14,7 @@ from sahmc._support.traced import TracedFunction
 from sahmc.kernels.base import Kernel
 from sahmc.kernels.symmetric import among_copies
 from sahmc.landscape.fold import Fold
-from sahmc.run.loop import Draw, RunState, Schedule, Setup
+from sahmc.run.move import Draw, RunState, Schedule, Setup
 from sahmc.run.plan import Plan
 from sahmc.run.stage import StageRunner
 from sahmc.run.start import evaluate_starts

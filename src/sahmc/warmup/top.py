@@ -16,7 +16,7 @@ from sahmc.landscape.parts import Parts
 from sahmc.landscape.reference import Reference, around_all
 from sahmc.landscape.shifts import Shifts
 from sahmc.results.warmup_record import Climb, LearntReference, Pilot
-from sahmc.run.loop import Draw
+from sahmc.run.move import Draw
 from sahmc.run.start import evaluate_starts
 from sahmc.tilt.bridge import bridge_to_reference
 from sahmc.warmup.curve import fit_curve

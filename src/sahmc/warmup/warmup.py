@@ -14,7 +14,7 @@ from sahmc.landscape.modes import Modes, no_modes
 from sahmc.models.symmetries import Symmetries
 from sahmc.results.records import ThetaTrace
 from sahmc.results.warmup_record import Pilot, WarmupRecord
-from sahmc.run.loop import Draw, RunState, Setup
+from sahmc.run.move import Draw, RunState, Setup
 from sahmc.run.stage import StageRunner
 from sahmc.tilt.theta import desired_frequencies, visit_clock
 from sahmc.tilt.tilts import TemperedTilt

@@ -1,0 +1,76 @@
+"""Several processes that run together, on one host or many, joined by ``jax.distributed``."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+
+from sahmc._support.validate import is_number, require
+
+HEARTBEAT_SECONDS = 60
+"""The seconds after which a process that does not answer counts as lost, if nothing else is asked for."""
+LOST = ("gloo", "connection", "heartbeat", "coordination", "unavailable", "nccl", "socket", "peer", "deadline")
+"""What the errors of collectives and of the coordination service speak of, when another process is gone."""
+
+
+def join_hosts(
+    coordinator_address: str | None = None,
+    num_processes: int | None = None,
+    process_id: int | None = None,
+    *,
+    timeout: float = HEARTBEAT_SECONDS,
+) -> None:
+    """Join this process with the others of a run, before anything else is done with JAX.
+
+    Under Slurm, Open MPI or on a cloud's TPUs the arguments are found by themselves. ``sample`` then splits chains over
+    all devices of all processes, and every process, which must call it with the same arguments, has the whole result.
+
+    Parameters
+    ----------
+    coordinator_address
+        The host and the port of the first process, such as "node1:1234"; found by itself where None.
+    num_processes
+        The number of processes; found by itself where None.
+    process_id
+        The number of this process, from 0; found by itself where None.
+    timeout
+        The seconds after which a process that does not answer counts as lost, and JAX ends this one.
+    """
+    ok = is_number(timeout) and timeout >= 10
+    require(ok, "timeout must be at least 10 seconds", timeout, "pass 60, say")
+    jax.distributed.initialize(
+        coordinator_address, num_processes, process_id, heartbeat_timeout_seconds=int(np.ceil(timeout))
+    )
+
+
+def agreed(value: Any) -> Any:
+    """Return the value that the first process has, in all of them; any object that can be pickled."""
+    if jax.process_count() == 1:
+        return value
+    with told_of_losses():
+        content = np.frombuffer(pickle.dumps(value), np.uint8)
+        size = int(multihost_utils.broadcast_one_to_all(np.int64(len(content)).astype(np.int32)))
+        mine = content if jax.process_index() == 0 else np.zeros(size, np.uint8)
+        return pickle.loads(np.asarray(multihost_utils.broadcast_one_to_all(mine)).tobytes())
+
+
+@contextmanager
+def told_of_losses() -> Iterator[None]:
+    """Turn the error by which JAX tells of a lost process into one that says what to do."""
+    try:
+        yield
+    except Exception as error:
+        text = str(error).lower()
+        if jax.process_count() == 1 or not any(word in text for word in LOST):
+            raise
+        raise RuntimeError(
+            f"one of the {jax.process_count()} processes of this run was lost, or cannot be reached; this is process "
+            f"{jax.process_index()}. With a checkpoint the run goes on from its last record: start sample or "
+            "sahmc.resume again, on as many processes as are left."
+        ) from error

@@ -1,0 +1,285 @@
+"""One move of all chains: what stays the same through a stage, what changes, and what is kept."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.tree_util import PyTreeDef
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from sahmc._support.chain_axis import Each, first_chain, vmap
+from sahmc._support.noise import Noise
+from sahmc._support.platform import when
+from sahmc._support.pytree import strategy
+from sahmc._support.traced import TracedFunction
+from sahmc._support.types import Position
+from sahmc.algorithm import SAHMCState, sahmc_step, with_theta
+from sahmc.kernels.base import Kernel, TransitionInfo
+from sahmc.models.group import Group
+from sahmc.results.records import Counts
+from sahmc.run.round_trips import RoundTrips, update_round_trips
+from sahmc.run.step_size import StepSizeState, update_step_size
+from sahmc.tilt.gain import Gain
+from sahmc.tilt.target import ChainState, TiltedTarget
+from sahmc.tilt.theta import average_theta, visit_clock
+from sahmc.tilt.tilts import Energy, Level, TemperedTilt, Theta, Tilt
+
+NEVER = 2**31 - 1
+"""The number of a move that no run reaches."""
+COPIES = 2**31 - 2
+"""The chain number under which the copies are drawn in which positions are kept."""
+CLOCK_LAG = 8
+"""The factor by which the gain's clock may go slower than time, while some region waits to be seen."""
+
+
+@strategy
+class Setup:
+    """All that stays the same through a stage."""
+
+    energy_fn: TracedFunction
+    """The traced energy of the model, a function of a flat position."""
+    tilt: Tilt
+    kernel: Kernel
+    desired: Float[Array, " regions"]
+    """The desired visiting frequencies."""
+    gain: Gain
+    """The gain with which theta learns."""
+    target_accept: Float[Array, ""] | float
+    """The acceptance probability to which step sizes are tuned."""
+    keep: TracedFunction | None = None
+    """The function of a flat position that is kept in its place; None keeps the position."""
+    copies: Group | None = None
+    """The group by a random element of which a draw is carried before it is kept, where modes have copies."""
+
+
+class Schedule(NamedTuple):
+    """The settings of a stage, as data, so that one compiled loop serves all stages."""
+
+    learn_theta: bool = False
+    """Whether theta learns."""
+    gain_by_visits: bool = False
+    """Whether the gain decays as regions are seen, rather than with time."""
+    learn_step: bool = False
+    """Whether step sizes are tuned."""
+    average_from: int = NEVER
+    """The move from which theta is averaged, counted from where theta began to learn."""
+    thin: int = 1
+    """The number of moves of which the last is kept as a draw."""
+    bottom: int = 0
+    """The region where a round trip begins and ends."""
+    top: int = 0
+    """The region where a round trip turns."""
+
+
+class RunState(NamedTuple):
+    """All that changes from move to move."""
+
+    sahmc: SAHMCState
+    """The chains and theta."""
+    steps: StepSizeState
+    """The step sizes of the levels, and how they are tuned."""
+    trips: RoundTrips
+    """The round trips that each chain has made."""
+    t: Int[Array, ""]
+    """The number of moves since theta began to learn; the gain a_t is taken at t + 1, or by the clock of visits."""
+    t_key: Int[Array, ""]
+    """The number of moves since the run began, from which the random key of each is made."""
+
+
+class Draw(NamedTuple):
+    """The draws of all chains, whose axes are (draw, chain, ...): JAX arrays in the loop, NumPy arrays outside it."""
+
+    position: Position
+    """The position as a vector, or the pytree that ``keep`` makes of it."""
+    energy: Float[Array, "*draw chains"]
+    """The energy on which the tilt acts."""
+    base_energy: Float[Array, "*draw chains"] | None
+    """The prior's share of the energy, where it is apart."""
+    region: Int[Array, "*draw chains"]
+    """The region of the tilt in which the chain is counted."""
+    log_weight: Float[Array, "*draw chains"]
+    """The log importance weight, up to a constant."""
+    acceptance_rate: Float[Array, "*draw chains"]
+    """The probability with which the last move was accepted."""
+    diverging: Bool[Array, "*draw chains"]
+    """Whether the last move diverged."""
+    tree_depth: Int[Array, "*draw chains"] | None
+    """The doublings of the last trajectory; None for kernels whose trajectories do not grow."""
+
+    @property
+    def total_energy(self) -> Any:
+        """U = -log density, the prior's share included."""
+        return self.energy if self.base_energy is None else self.energy + self.base_energy
+
+
+class Snapshot(NamedTuple):
+    """theta and round trips at some moments, the leading axis."""
+
+    theta: Float[Array, "*moments_own regions"]
+    """theta, with an axis for chains if each has its own."""
+    trips: Int[Array, "*moments chains"]
+    """The round trips that each chain has made."""
+
+
+class MoveSums(NamedTuple):
+    """Sums over moves, of each chain in the loop and over all of them outside it."""
+
+    counts: Counts
+    """The events that are counted."""
+    mechanical_acceptance: Float[Array, "*chains"] | float
+    """The sum over trajectories of the acceptance that step sizes are tuned on; it is rounded, and only reported."""
+
+
+def make_move(
+    key: Key[Array, ""],
+    noise: Noise,
+    state: RunState,
+    setup: Setup,
+    schedule: Schedule,
+    is_draw: Bool[Array, ""] | bool = True,
+    each: Each = vmap,
+) -> tuple[RunState, Draw, MoveSums]:
+    """Make one move of all chains, learn from it, and return the state, the draws and what is counted of each chain.
+
+    ``key`` is that of the move, and ``noise`` what ``noise_of`` has made of it. What is returned as draws is of no
+    meaning unless the move ``is_draw``. ``each`` is how a function of one chain is applied to all.
+    """
+    used = state.sahmc.theta
+    target = TiltedTarget(setup.energy_fn, setup.tilt, used.theta, jnp.exp(state.steps.log_step))
+    gain = _gain(state, setup, schedule)
+    sahmc, info = sahmc_step(key, state.sahmc, setup.kernel, target, gain, setup.desired, noise, each)
+    sahmc = sahmc._replace(theta=average_theta(sahmc.theta, state.t >= schedule.average_from))
+    level = info.level if setup.tilt.step_scale.shape[0] > 1 else jnp.zeros_like(info.level)
+    tuned = partial(update_step_size, state.steps, info.mechanical_acceptance, level, setup.target_accept)
+    steps = when(schedule.learn_step, tuned, state.steps)
+
+    def at_ends(energy: Energy, level: Level, theta: Theta) -> Any:
+        return setup.tilt.at_ends(theta, energy, level, schedule.bottom, schedule.top)
+
+    ends = with_theta(each, at_ends, used.theta)(sahmc.chains.energy, info.level)
+    trips = update_round_trips(state.trips, *ends)
+
+    def make_draw() -> Draw:
+        weight = log_weights(setup, used.theta, sahmc.theta.visits > 0, sahmc.chains.energy, each)
+        return _draw(key, sahmc.chains, info, weight, setup, each)
+
+    draw = when(is_draw, make_draw, no_draw(setup, state))
+    sums = _sums(info, setup.kernel.max_tree_depth, isinstance(setup.tilt, TemperedTilt))
+    return RunState(sahmc, steps, trips, state.t + schedule.learn_theta, state.t_key + 1), draw, sums
+
+
+def _gain(state: RunState, setup: Setup, schedule: Schedule) -> Float[Array, ""]:
+    """Return the gain a_{t+1}, by the clock that the schedule asks for; 0 where theta does not learn."""
+    used = state.sahmc.theta
+    visits = jnp.maximum(visit_clock(used.seen, setup.desired), state.t / CLOCK_LAG)
+    clock = jnp.where(schedule.gain_by_visits, visits, state.t)
+    return jnp.where(schedule.learn_theta, setup.gain(clock + 1), 0.0).astype(used.theta.dtype)
+
+
+def _draw(
+    rng_key: Key[Array, ""],
+    chains: ChainState,
+    info: TransitionInfo,
+    log_weight: Float[Array, " chains"],
+    setup: Setup,
+    each: Each,
+) -> Draw:
+    """Return what is kept of a move; the key is for the copies in which positions are kept."""
+    position = chains.position
+    if setup.copies is not None:
+        numbers = first_chain(len(position)) + jnp.arange(len(position))
+        keys = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.fold_in(rng_key, COPIES), numbers)
+        position = each(lambda key, x: setup.copies.random(key, x)(x))(keys, position)  # type: ignore[union-attr]
+    return Draw(
+        position=position if setup.keep is None else each(setup.keep)(position),
+        energy=chains.energy,
+        base_energy=None if chains.base is None else chains.base.energy,
+        region=info.level,
+        log_weight=log_weight,
+        acceptance_rate=info.acceptance_rate,
+        diverging=info.diverging,
+        tree_depth=info.tree_depth if setup.kernel.max_tree_depth else None,
+    )
+
+
+def no_draw(setup: Setup, state: RunState) -> Draw:
+    """Return zeros in the shape of the draws of one move."""
+    chains, dtype = state.sahmc.chains, state.sahmc.theta.theta.dtype
+    each = chains.energy.shape
+    place, number = jnp.zeros(each, jnp.int32), jnp.zeros(each, chains.energy.dtype)
+    position: Any = jnp.zeros_like(chains.position)
+    if setup.keep is not None:
+        shapes = jax.eval_shape(setup.keep, chains.position[0])
+        position = jax.tree.map(lambda x: jnp.zeros((*each, *x.shape), x.dtype), shapes)
+    return Draw(
+        position=position,
+        energy=number,
+        base_energy=None if chains.base is None else jnp.zeros_like(chains.base.energy),
+        region=place,
+        log_weight=jnp.zeros(each, dtype),
+        acceptance_rate=number,
+        diverging=jnp.zeros(each, bool),
+        tree_depth=place if setup.kernel.max_tree_depth else None,
+    )
+
+
+def no_sums(state: RunState) -> MoveSums:
+    """Return the sums over no moves, for each chain."""
+    energy = state.sahmc.chains.energy
+    zero = jnp.zeros(energy.shape, jnp.int32)
+    return MoveSums(Counts(*(zero for _ in Counts._fields)), jnp.zeros_like(energy))
+
+
+def _sums(info: TransitionInfo, deepest: int, tempered: bool) -> MoveSums:
+    """Return what is counted of a move, for each chain.
+
+    ``deepest`` is the largest depth of a tree, 0 if there are none; ``tempered`` tells that regions are temperatures.
+    """
+    jumped = jnp.isnan(info.mechanical_acceptance)
+    cold = ~jumped & ((info.level == 0) | (not tempered))
+    counts = Counts(
+        gradients=info.n_steps,
+        diverging=info.diverging,
+        failed=info.failed,
+        deepest=(info.tree_depth >= deepest) & (deepest > 0),
+        trajectories=~jumped,
+        jumps=jumped,
+        jumps_accepted=jumped & info.is_accepted,
+        cold=cold,
+        cold_diverging=cold & info.diverging,
+    )
+    counts = Counts(*(jnp.asarray(each, jnp.int32) for each in counts))
+    return MoveSums(counts, jnp.where(jumped, 0.0, info.mechanical_acceptance))
+
+
+def snapshot_of(state: RunState) -> Snapshot:
+    """Return theta and round trips as they are now."""
+    return Snapshot(state.sahmc.theta.theta, state.trips.trips)
+
+
+def log_weights(
+    setup: Setup,
+    theta: Float[Array, "*own regions"],
+    visited: Bool[Array, "*own regions"],
+    energy: Float[Array, " chains"],
+    each: Each = vmap,
+) -> Float[Array, " chains"]:
+    """Return the log importance weight of every chain, whether theta is shared or each has its own.
+
+    ``visited`` tells which regions were ever visited, and ``energy`` is that on which the tilt acts.
+    """
+    if theta.ndim == 2:
+        return each(lambda *own: setup.tilt.log_weight(own[0], own[1], setup.desired, own[2]))(theta, energy, visited)
+    return each(lambda energy: setup.tilt.log_weight(theta, energy, setup.desired, visited))(energy)
+
+
+def draw_structure(setup: Setup, state: RunState) -> PyTreeDef:
+    """Return the pytree structure of the draws that ``make_move`` makes, without making one."""
+    whole = 0 if setup.keep is None else jax.tree.unflatten(setup.keep.returns, range(setup.keep.returns.num_leaves))
+    base = None if state.sahmc.chains.base is None else 0
+    depth = 0 if setup.kernel.max_tree_depth else None
+    leaves: Any = (whole, 0, base, 0, 0, 0, 0, depth)
+    return jax.tree.structure(Draw(*leaves))

@@ -1,0 +1,52 @@
+"""The journal of a run of several processes: the first one keeps it, and tells the others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+from jax.tree_util import PyTreeDef
+
+from sahmc.run.hosts import agreed
+from sahmc.run.journal import Journal, StageProgress
+
+
+class SharedJournal(Journal):
+    """A journal that the first process keeps on disk, and the others in memory, all at the same point of the run."""
+
+    def __init__(self, kept: Journal):
+        self._kept = kept
+        self.seconds = agreed(kept.seconds)
+
+    def begin(self, name: str, so_far: StageProgress, structure: PyTreeDef, rows: int) -> StageProgress:
+        """Begin a stage where the first process knows it to be, with the draws that it has."""
+        known = self._kept.begin(name, so_far, structure, rows)
+        moves = agreed(known.moves)
+        if moves:
+            found = (jax.tree.map(np.asarray, known), self._kept.draws()) if jax.process_index() == 0 else None
+            known, draws = agreed(found)
+            if jax.process_index():
+                self._kept.add(known, draws)
+        return known
+
+    @property
+    def so_far(self) -> StageProgress:  # type: ignore[override]
+        """What the stage has done."""
+        return self._kept.so_far
+
+    def add(self, so_far: StageProgress, draws: Any) -> None:
+        """Record that the stage has gone on."""
+        self._kept.add(so_far, draws)
+
+    def end(self) -> None:
+        """End the stage."""
+        self._kept.end()
+
+    def draws(self) -> Any:
+        """Return the draws of the stage."""
+        return self._kept.draws()
+
+    def close(self) -> None:
+        """Close the journal."""
+        self._kept.close()

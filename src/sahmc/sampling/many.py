@@ -1,0 +1,120 @@
+"""The function ``sample_many``: one model, many data sets."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import numpy as np
+
+from sahmc._support.validate import as_path, require, require_flag
+from sahmc.models.convert import is_of_numpyro
+from sahmc.results.result import Result
+from sahmc.sampling import sample
+
+OURS = ("model_args", "model_kwargs", "callback", "random_seed", "checkpoint", "progressbar")
+"""The arguments of ``sample`` that are made for each data set."""
+
+
+def sample_many(
+    model: Callable[..., Any],
+    datasets: Any,
+    initvals: Any = None,
+    *,
+    random_seed: Any = None,
+    executor: Executor | Any = None,
+    checkpoint: str | Path | None = None,
+    progressbar: bool = True,
+    **options: Any,
+) -> list[Result]:
+    """Draw from the posteriors of one model for many data sets, and return their results in the same order.
+
+    The model is compiled once for all data sets of the same shape.
+
+    Parameters
+    ----------
+    model
+        A function from a position and the data to a log density, or a NumPyro model, a function of the data.
+    datasets
+        The data sets, a list: a tuple holds positional arguments of the model, a dict its keyword arguments, and
+        anything else is its one argument.
+    initvals
+        As for ``sample``, the same for all data sets.
+    random_seed
+        An int or a NumPy ``Generator``. Each data set has a seed of its own that follows from it; ``Result.settings``
+        records that. If None, the default, seeds are drawn, or those in the folder ``checkpoint`` go on.
+    executor
+        Any executor of ``concurrent.futures`` to which data sets are submitted one by one, such as a
+        ``ProcessPoolExecutor`` that spawns, Dask's ``client.get_executor()`` or ``submitit.AutoExecutor``. If None, the
+        default, they run here one after the other.
+    checkpoint
+        A folder with one folder in it for each data set, as for ``sample``: what is complete is read back when the
+        call is made again. If None, the default, nothing is written.
+    progressbar
+        Whether to show a progress bar of the data sets, a bool. Default True.
+    options
+        Further arguments of ``sample``.
+    """
+    require(callable(model), "model must be a function of a position and the data", model, "pass a function")
+    ok = isinstance(datasets, (list, tuple)) and len(datasets) > 0
+    require(ok, "datasets must be a list of data sets", type(datasets).__name__, "pass a list with at least one")
+    require_flag(progressbar, "progressbar")
+    taken = [name for name in OURS if name in options]
+    require(not taken, "these arguments are made for each data set", taken, "leave them out")
+    ok = executor is None or callable(getattr(executor, "submit", None))
+    require(ok, "executor must have a method submit", executor, "pass one of concurrent.futures")
+    ok = random_seed is None or isinstance(random_seed, (int, np.integer, np.random.Generator))
+    require(ok, "random_seed must be an int, a NumPy Generator or None", random_seed, "pass one of these")
+    folder = None if checkpoint is None else as_path(checkpoint, "checkpoint")
+    seeds = [None] * len(datasets)  # each then draws its own, or finds it in its folder
+    if random_seed is not None:
+        seeds = np.random.default_rng(random_seed).integers(2**31, size=len(datasets)).tolist()
+    places = [None if folder is None else folder / f"{i:05d}" for i in range(len(datasets))]
+    calls = [
+        partial(_one, model, data, initvals, {**options, "random_seed": seed, "checkpoint": place})
+        for data, seed, place in zip(datasets, seeds, places, strict=True)
+    ]
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+    if executor is None:
+        return [_told(i, call) for i, call in enumerate(_shown(calls, progressbar))]
+    futures = [executor.submit(_unpacked, cloudpickle.dumps(call)) for call in calls]
+    return [_told(i, future.result) for i, future in enumerate(_shown(futures, progressbar))]
+
+
+def _one(model: Callable[..., Any], data: Any, initvals: Any, options: Mapping[str, Any]) -> Result:
+    """Return the result of one data set."""
+    args = data if isinstance(data, tuple) else () if isinstance(data, dict) else (data,)
+    kwargs = data if isinstance(data, dict) else {}
+    if is_of_numpyro(model, args, kwargs):
+        return sample(model, initvals, model_args=args, model_kwargs=kwargs, progressbar=False, **options)
+    return sample(lambda x: model(x, *args, **kwargs), initvals, progressbar=False, **options)
+
+
+def _unpacked(call: bytes) -> Result:
+    """Make a call that was packed for another process."""
+    return cloudpickle.loads(call)()
+
+
+def _told(number: int, call: Callable[[], Result]) -> Result:
+    """Make a call, and tell by which data set an error came."""
+    try:
+        return call()
+    except Exception as error:
+        error.add_note(f"this was data set {number} of sample_many, counted from 0")
+        raise
+
+
+def _shown(items: list[Any], enabled: bool) -> Any:
+    """Return the items, with a bar of how far they are on a terminal or in a notebook."""
+    if not enabled or not (sys.stderr.isatty() or "ipykernel" in sys.modules):
+        return items
+    from rich.console import Console
+    from rich.progress import track
+
+    return track(items, "data sets", console=Console(stderr="ipykernel" not in sys.modules))

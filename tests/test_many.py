@@ -1,0 +1,105 @@
+"""One model, many data sets."""
+
+import multiprocessing
+from concurrent.futures import ThreadPoolExecutor
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import sahmc
+from sahmc.run.loop import run_chunk
+
+SHORT = dict(draws=20, tune=40, chains=8)
+DATA = [jnp.asarray(np.random.default_rng(i).normal(i, 1, size=5), jnp.float32) for i in range(3)]
+
+
+def log_density(x, data):
+    return -0.5 * jnp.sum((data - x["mean"]) ** 2) - 0.5 * x["mean"] ** 2
+
+
+pytestmark = pytest.mark.filterwarnings("ignore:sahmc found problems")
+START = {"mean": jnp.zeros(())}
+
+
+@pytest.fixture(scope="module")
+def results():
+    return sahmc.sample_many(log_density, DATA, START, random_seed=0, **SHORT)
+
+
+def same(one, two):
+    return all(
+        np.array_equal(a, b) for a, b in zip(jax.tree.leaves(one.draws), jax.tree.leaves(two.draws), strict=True)
+    )
+
+
+def test_each_result_is_that_of_a_call_of_its_own_and_nothing_is_compiled_again(results):
+    compiled = run_chunk._cache_size()
+    for data, result in zip(DATA, results, strict=True):
+        seed = result.settings["random_seed"]
+        alone = sahmc.sample(lambda x, data=data: log_density(x, data), START, random_seed=seed, **SHORT)
+        assert same(alone, result)
+        mean, error = result.expectation(lambda x: x["mean"])
+        assert abs(mean - data.sum() / 6) < 4 * error
+    assert len({result.settings["random_seed"] for result in results}) == 3
+    assert run_chunk._cache_size() == compiled
+
+
+def test_an_executor_gives_the_same_results(results):
+    with ThreadPoolExecutor(1) as executor:
+        again = sahmc.sample_many(log_density, DATA, START, random_seed=0, executor=executor, **SHORT)
+    assert all(map(same, results, again))
+
+
+def test_a_folder_keeps_what_is_complete(results, tmp_path):
+    call = dict(random_seed=0, checkpoint=tmp_path / "all", **SHORT)
+    first = sahmc.sample_many(log_density, DATA[:2], START, **call)
+    assert sorted(p.name for p in (tmp_path / "all").iterdir()) == ["00000", "00001"]
+    for seed in (0, None):  # without one, the seeds are those in the folders
+        again = sahmc.sample_many(log_density, DATA[:2], START, **{**call, "random_seed": seed})
+        assert all(map(same, first, again))
+
+
+def test_tuples_and_dicts_are_arguments():
+    def scaled(x, data, scale):
+        return log_density(x, data * scale)
+
+    one, two = sahmc.sample_many(
+        scaled, [(DATA[0], 2.0), {"data": DATA[0], "scale": 2.0}], START, random_seed=1, **SHORT
+    )
+    means = [result.expectation(lambda x: x["mean"]) for result in (one, two)]
+    assert abs(means[0].mean - means[1].mean) < 4 * np.hypot(means[0].mcse, means[1].mcse)
+
+
+def test_an_error_tells_by_which_data_set_it_came():
+    with pytest.raises(ValueError) as caught:
+        sahmc.sample_many(log_density, [DATA[0], jnp.full(5, jnp.nan)], START, random_seed=0, **SHORT)
+    assert "data set 1 of sample_many" in caught.value.__notes__[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (dict(datasets=[]), "a list of data sets"),
+        (dict(datasets=jnp.zeros((3, 2))), "a list of data sets"),
+        (dict(executor=multiprocessing), "a method submit"),
+        (dict(model_args=(1,)), "made for each data set"),
+        (dict(random_seed="now"), "an int, a NumPy Generator"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(change, told):
+    with pytest.raises(ValueError, match=told):
+        sahmc.sample_many(**{"model": log_density, "datasets": DATA, "initvals": START, **change})
+
+
+def test_dask_with_a_scheduler_and_two_workers_gives_the_same_bits(tmp_path):
+    distributed = pytest.importorskip("distributed")
+    options = dict(random_seed=0, progressbar=False, **SHORT)
+    here = sahmc.sample_many(log_density, DATA[:2], START, **options)
+    cluster = distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None, local_directory=str(tmp_path)
+    )
+    with cluster, distributed.Client(cluster) as client:
+        there = sahmc.sample_many(log_density, DATA[:2], START, executor=client.get_executor(), **options)
+    assert all(map(same, here, there))
