@@ -38,6 +38,7 @@ from .plots.figures import plot_round_trips as plot_round_trips
 from .plots.figures import plot_theta as plot_theta
 from .plots.figures import plot_visits as plot_visits
 from .plots.report import write_report as write_report
+from .results.precision import Precision as Precision
 from .results.records import Finding as Finding
 from .results.result import Result as Result
 from .run.hosts import join_hosts as join_hosts

@@ -56,7 +56,7 @@ class Processes(Executor):
         self.shutdown(wait=not failed, cancel_futures=failed)
 
     def _ask(self, message: bytes) -> Any:
-        """Send a call to an idle process, and return what it returns or raise what it raises."""
+        """Return what an idle process returns when it makes a call, or raise what it raises."""
         worker = self._idle.get()
         try:
             assert worker.stdin is not None and worker.stdout is not None
@@ -88,7 +88,7 @@ def serve() -> None:
 
 
 def _send(stream: BinaryIO | Any, message: bytes) -> None:
-    """Write a message, its size before it."""
+    """Write a message with its size before it."""
     stream.write(SIZE.pack(len(message)) + message)
     stream.flush()
 

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from sahmc._support.types import PositionFn
-from sahmc._support.validate import require, require_count, require_mapping, require_seed
+from sahmc._support.validate import require, require_count, require_flag, require_mapping, require_seed
 from sahmc.models.symmetry import Symmetry
 from sahmc.results import evidence, expectations, files, ladder, search
 from sahmc.results.datatree import add_relabelled, to_datatree, to_inferencedata
@@ -34,6 +34,9 @@ class LiveRun(Protocol):
     def assign_modes(self, draws: DrawRecord) -> ModeAssignment:
         """Return the modes in the draws, for a run that did not look for any."""
 
+    def extend(self, draws: int, progressbar: bool) -> Any:
+        """Return the result of the same run with ``draws`` more draws of each chain."""
+
     def rejuvenate(self, index: tuple[np.ndarray, ...], moves: int, seed: int) -> Rejuvenated:
         """Return some draws after ``moves`` plain moves of the kernel each.
 
@@ -55,6 +58,21 @@ class Result(RecordView):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the record alone."""
         return Result, (self.record,)
+
+    def extend(self, draws: int, *, progressbar: bool = True) -> Result:
+        """Return the result of the same run with ``draws`` more draws of each chain; this one stays as it is.
+
+        They are the bits of a run that was asked for all of them at first, unless draws have shown a mode that the
+        warm-up did not know, for which a run begins anew. A run that is kept in a folder goes on there, as by
+        ``sahmc.resume``.
+        """
+        require_count(draws, "draws")
+        require_flag(progressbar, "progressbar")
+        must = "extend needs the run that made the draws"
+        todo = "call it on the result that sample returned, or sahmc.resume on the folder of a run"
+        require(self.live is not None, must, "a result that was loaded", todo)
+        assert self.live is not None
+        return self.live.extend(draws, progressbar)
 
     def expectation(self, fn: PositionFn | None = None) -> Expectation:
         """Return the posterior mean of ``fn`` and its Monte Carlo standard error.

@@ -106,8 +106,9 @@ def open_checkpoint(
 ) -> DiskJournal:
     """Return the journal of a run in a folder: a new one, or that of the same run, begun earlier.
 
-    ``identity`` holds all that the bits of the run depend on, and the run in the folder must have the same. ``seed`` is
-    what is recorded of the seed, and ``arguments`` are those of ``sample``, stored for ``resume``.
+    ``identity`` holds all that the bits of the run depend on, and the run in the folder must have the same, but for the
+    number of draws, which may be larger. ``seed`` is what is recorded of the seed, and ``arguments`` are those of
+    ``sample``, stored for ``resume``.
     """
     path = Path(checkpoint)
     recorded(path)  # what is not ours is refused before anything is written
@@ -122,7 +123,10 @@ def open_checkpoint(
             with told_of_space(path, SPARE_BYTES, todo):
                 _begin(path, identity, seed, arguments)
         else:
-            other = different(known["identity"], identity)
+            theirs = known["identity"]
+            if identity["draws"] >= theirs["draws"]:  # a run may go on to more draws
+                identity = {**identity, "draws": theirs["draws"]}
+            other = different(theirs, identity)
             require(
                 not other,
                 f"the run in {path} must be this one",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -41,6 +42,10 @@ class Live:
     """The map from vectors to positions or named variables."""
     positions: np.ndarray | None
     """The positions as vectors (chain, draw, dim); None if only some function of them was kept."""
+    warm: Any = None
+    """The outcome of the warm-up, from which another run may start."""
+    further: Callable[..., Any] | None = None
+    """The function that makes more draws, so many of each chain, and returns a new result."""
     _assigned: list[ModeAssignment] = field(default_factory=list, repr=False)
     """The answer of ``assign_modes``, once it was asked for."""
 
@@ -57,6 +62,11 @@ class Live:
     def structured_positions(self) -> Any:
         """Return these in the structure of the start, arrays (chain, draw, ...)."""
         return split(self.folded_positions(), self.unpack.unravel)
+
+    def extend(self, draws: int, progressbar: bool) -> Any:
+        """Return a result with ``draws`` more draws of each chain."""
+        assert self.further is not None
+        return self.further(draws, progressbar)
 
     def assign_modes(self, draws: DrawRecord) -> ModeAssignment:
         """Return the modes in the draws of this run; they are looked for only once."""
