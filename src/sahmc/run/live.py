@@ -16,6 +16,7 @@ from sahmc.kernels.base import Kernel
 from sahmc.landscape.mode_finder import ModeFinder, lowest_draws, posterior_draws, spread_within
 from sahmc.landscape.modes import Modes
 from sahmc.models.positions import Unpacker, split
+from sahmc.models.predictor import Predictor
 from sahmc.results.records import DrawRecord, ModeAssignment, Rejuvenated
 from sahmc.run.move import Setup
 from sahmc.tilt.target import ChainState, TiltedTarget
@@ -41,6 +42,8 @@ class Live:
     """The map from vectors to positions or named variables."""
     positions: np.ndarray | None
     """The positions as vectors (chain, draw, dim); None if only some function of them was kept."""
+    predictor: Predictor | None = None
+    """The object that tells how likely each observation is, and simulates data; None if the model has none."""
     _assigned: list[ModeAssignment] = field(default_factory=list, repr=False)
     """The answer of ``assign_modes``, once it was asked for."""
 
