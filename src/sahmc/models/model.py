@@ -12,6 +12,7 @@ import numpy as np
 from sahmc._support.frozen import Frozen
 from sahmc._support.types import Position, PositionFn
 from sahmc._support.validate import require, require_flag, require_function
+from sahmc.models.predictor import Predictor
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,9 @@ class Model:
         its mass is measured, which adds to the error of ``Result.log_evidence``.
     ``labels``
         Names of dimensions, their coordinates, and data, for ArviZ.
+    ``predictor``
+        An object that tells how likely each observation is, and simulates data, for ``Result.to_datatree``. The
+        functions below make it.
 
     ``from_numpyro``, ``from_pymc`` and ``from_stan`` make a ``Model`` of a model written with those libraries.
     """
@@ -66,6 +70,7 @@ class Model:
     unconstrain: Callable[[Mapping[str, Any]], Position] | None = None
     labels: Labels = field(default_factory=Labels)
     prior_normalised: bool = False
+    predictor: Predictor | None = None
 
     def __post_init__(self) -> None:
         apart = self.log_likelihood is not None and self.log_prior is not None

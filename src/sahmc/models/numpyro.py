@@ -13,6 +13,7 @@ import numpy as np
 from sahmc._support.types import Position, PositionFn
 from sahmc._support.validate import require, require_library
 from sahmc.models.model import Labels, Model
+from sahmc.models.numpyro_predictor import NumPyroPredictor
 from sahmc.models.simplex import log_pin, log_volume, logits_of
 
 RADIUS = 2.0
@@ -60,20 +61,24 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
         return {**unconstrain_fn(seeded, args, kwargs, arrays), **logits}
 
     parts: dict[str, Any] = {"log_density": partial(_whole, given, args, kwargs, enumerated)}
-    if not enumerated and not any(_is_improper(site["fn"]) for site in latent.values()):
+    improper = any(_is_improper(site["fn"]) for site in latent.values())
+    if not enumerated and not improper:
         parts = {
             "log_likelihood": partial(_part, given, args, kwargs, True),
             "log_prior": partial(_part, given, args, kwargs, False),
         }
     if not masked:
         parts = {name: _without_masks(part) for name, part in parts.items()}
+    labels = _labels(sites, example)
+    sizes = {name: values.size for name, values in labels.observed_data.items()}
     return Model(
         **parts,
         start=start,
         constrain=partial(_constrain, setup.postprocess_fn, seeded, args, kwargs, simplexes),
         unconstrain=unconstrain,
-        labels=_labels(sites, example),
+        labels=labels,
         prior_normalised="log_prior" in parts and all(map(_is_whole, latent.values())),
+        predictor=NumPyroPredictor(model, args, kwargs, tuple(example), sizes, enumerated, improper),
     )
 
 

@@ -44,6 +44,8 @@ def to_datatree(
     import arviz_base
     import xarray as xr
 
+    from sahmc.results.old_arviz import readable
+
     variables = tree_variables(record.draws.values)
     known = ", ".join(map(repr, variables))
     for name in dims:
@@ -81,6 +83,7 @@ def to_datatree(
         dims={**thawed(labels.dims), **dims},
         save_warmup=True,
     )
+    tree = readable(tree)
     tree["sahmc"] = xr.DataTree(xr.Dataset(_learnt(record)))
     tree.attrs.update(_attributes(record))
     tree["posterior"].attrs.update(_attributes(record))

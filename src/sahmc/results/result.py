@@ -12,10 +12,12 @@ import numpy as np
 
 from sahmc._support.types import PositionFn
 from sahmc._support.validate import require, require_count, require_flag, require_mapping, require_seed
+from sahmc.models.predictor import Predictor
 from sahmc.models.symmetry import Symmetry
 from sahmc.results import evidence, expectations, files, ladder, search
 from sahmc.results.datatree import add_relabelled, to_datatree, to_inferencedata
 from sahmc.results.mode_table import ModeTable, mode_table
+from sahmc.results.predictions import Wanted, add_predictions
 from sahmc.results.record_view import RecordView
 from sahmc.results.records import DrawRecord, ModeAssignment, Rejuvenated, RunRecord
 from sahmc.results.relabelling import known_symmetries, relabelled
@@ -30,6 +32,10 @@ class LiveRun(Protocol):
     @property
     def has_positions(self) -> bool:
         """Whether whole positions were kept, rather than some function of them."""
+
+    @property
+    def predictor(self) -> Predictor | None:
+        """The object that tells how likely each observation is, and simulates data; None if the model has none."""
 
     def assign_modes(self, draws: DrawRecord) -> ModeAssignment:
         """Return the modes in the draws, for a run that did not look for any."""
@@ -199,6 +205,9 @@ class Result(RecordView):
         coords: Mapping[str, Any] | None = None,
         dims: Mapping[str, Any] | None = None,
         rejuvenate: int = 0,
+        log_likelihood: bool = False,
+        posterior_predictive: bool = False,
+        prior: bool = False,
         seed: int = 0,
     ) -> Any:
         """Return an ``xarray.DataTree`` in ArviZ's schema.
@@ -207,7 +216,7 @@ class Result(RecordView):
             As many draws as were made, resampled to have equal weight, in time order; heavy draws repeat. Each row is
             of one chain, ``sample_stats.source``; a chain fills as many rows as its share of the weight is worth. With
             ``rejuvenate=k`` each is then moved by k plain transitions of the kernel, so that next to none
-            do; ``seed`` is for both.
+            do; ``seed`` is for all that is random here.
         ``weighted_posterior``, ``weighted_sample_stats``
             The draws as they were made, of the tilted density, with ``log_weight``, ``region`` and ``energy``.
         ``relabelled_posterior``
@@ -219,8 +228,21 @@ class Result(RecordView):
         ``observed_data``, ``constant_data``
             The data, where the model knows them.
 
+        ``log_likelihood``
+            With ``log_likelihood=True``, that of every observation under each draw of ``posterior``, for ``az.loo``.
+        ``posterior_predictive``
+            With ``posterior_predictive=True``, data that the model makes under each draw of ``posterior``.
+        ``prior``, ``prior_predictive``
+            With ``prior=True``, a thousand draws of the prior, and the data that the model makes of each.
+
+        The last three need a model of NumPyro, PyMC or Stan, and the result that ``sample`` returned. Of a Stan program
+        they are the generated quantities ``log_lik`` and ``y_rep``; it has no prior apart.
+
         ``coords`` and ``dims`` are ArviZ's, for variables named as in the draws; the model's own need not be given.
         """
+        wanted = Wanted(log_likelihood, posterior_predictive, prior)
+        asked = wanted.argument
+        predictor = None if asked is None else wanted.require(self._alive(asked).predictor)
         require_count(rejuvenate, "rejuvenate", least=0)
         require_seed(seed, "seed")
         require_mapping(coords, "coords", '{"axis": ["east", "north"]}')
@@ -228,7 +250,8 @@ class Result(RecordView):
         index = resample_rows(self.weight, seed)
         flat = tuple(part.ravel() for part in index)
         moved = self._alive("rejuvenate").rejuvenate(flat, rejuvenate, seed) if rejuvenate else None
-        return add_relabelled(to_datatree(self.record, index, moved, coords or {}, dims or {}), self.record)
+        tree = add_relabelled(to_datatree(self.record, index, moved, coords or {}, dims or {}), self.record)
+        return tree if predictor is None else add_predictions(tree, predictor, wanted, self.record, index, moved, seed)
 
     def to_inferencedata(
         self,
@@ -236,13 +259,25 @@ class Result(RecordView):
         coords: Mapping[str, Any] | None = None,
         dims: Mapping[str, Any] | None = None,
         rejuvenate: int = 0,
+        log_likelihood: bool = False,
+        posterior_predictive: bool = False,
+        prior: bool = False,
         seed: int = 0,
     ) -> Any:
         """Return what ``to_datatree`` does as an ``arviz.InferenceData``, for ArviZ before 1.0.
 
         The arguments are those of ``to_datatree``.
         """
-        return to_inferencedata(self.to_datatree(coords=coords, dims=dims, rejuvenate=rejuvenate, seed=seed))
+        tree = self.to_datatree(
+            coords=coords,
+            dims=dims,
+            rejuvenate=rejuvenate,
+            log_likelihood=log_likelihood,
+            posterior_predictive=posterior_predictive,
+            prior=prior,
+            seed=seed,
+        )
+        return to_inferencedata(tree)
 
     def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> None:
         """Write a NetCDF file (or, if ``path`` ends in ".zarr", a Zarr store) that ArviZ and ``load`` read.

@@ -17,6 +17,7 @@ from sahmc.kernels.base import Kernel
 from sahmc.landscape.mode_finder import ModeFinder, lowest_draws, posterior_draws, spread_within
 from sahmc.landscape.modes import Modes
 from sahmc.models.positions import Unpacker, split
+from sahmc.models.predictor import Predictor
 from sahmc.results.records import DrawRecord, ModeAssignment, Rejuvenated
 from sahmc.run.move import Setup
 from sahmc.tilt.target import ChainState, TiltedTarget
@@ -46,6 +47,8 @@ class Live:
     """The outcome of the warm-up, from which another run may start."""
     further: Callable[..., Any] | None = None
     """The function that makes more draws, so many of each chain, and returns a new result."""
+    predictor: Predictor | None = None
+    """The object that tells how likely each observation is, and simulates data; None if the model has none."""
     _assigned: list[ModeAssignment] = field(default_factory=list, repr=False)
     """The answer of ``assign_modes``, once it was asked for."""
 

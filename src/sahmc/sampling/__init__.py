@@ -20,7 +20,7 @@ from sahmc._support.program_cache import keep_programs
 from sahmc._support.types import PositionFn
 from sahmc._support.validate import require, require_flag, require_function
 from sahmc.kernels.base import Kernel
-from sahmc.models.convert import as_model
+from sahmc.models.convert import as_model, model_in_context
 from sahmc.models.energy import trace_keep
 from sahmc.models.positions import Unpacker
 from sahmc.models.starts import starting_positions
@@ -52,7 +52,7 @@ from sahmc.warmup.warmup import WarmedUp, warm_up
 
 @with_hints
 def sample(
-    model: Any,
+    model: Any = None,
     initvals: Any = None,
     *,
     model_args: tuple[Any, ...] = (),
@@ -90,7 +90,8 @@ def sample(
     ----------
     model
         A function from one position, any pytree of float arrays, to its log density (up to a constant), written with
-        ``jax.numpy``; a ``Model``; or a model of NumPyro, PyMC or BridgeStan as it is.
+        ``jax.numpy``; a ``Model``; or a model of NumPyro, PyMC, Bambi or BridgeStan as it is. None, the default, is the
+        PyMC model in whose ``with`` block this is called.
     initvals
         One position, from which every chain starts; a list of positions, one for each chain; or a function from a JAX
         key to a position. A model with named variables takes a dict of these in place of each position. The result of
@@ -196,6 +197,7 @@ def sample(
     limits = make_limits(max_time, max_gradients)
     ok = until is None or isinstance(until, Precision)
     require(ok, "until must be a Precision", until, "pass sahmc.Precision(ess=400), say")
+    model = model_in_context(model)
     algorithm = {
         "draws": draws,
         "tune": tune,

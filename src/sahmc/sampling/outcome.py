@@ -200,7 +200,8 @@ class Run:
         state, setup, whole = drawn.state, warm.setup, warm.setup.keep is None
         positions = jax.tree.map(lambda x: np.swapaxes(x, 0, 1), drawn.draws.position)
         step = jnp.exp(state.steps.log_step)
-        live = Live(setup, step, warm.finder, warm.modes, self.unpack, positions if whole else None, warm)
+        vectors = positions if whole else None
+        live = Live(setup, step, warm.finder, warm.modes, self.unpack, vectors, warm, predictor=self.ready.predictor)
         warmup = dataclasses.replace(warm.record, gradients={**warm.record.gradients, "start": spent})
         record = RunRecord(
             draws=_draw_record(drawn.draws, self.unpack if whole else None, normalise=True),
