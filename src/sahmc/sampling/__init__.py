@@ -36,7 +36,8 @@ from sahmc.run.limits import Limits, make_limits
 from sahmc.run.loop import chunk_capacity
 from sahmc.run.memory import MANY, numbers_of, require_memory
 from sahmc.run.plan import make_plan
-from sahmc.run.progress import Progress, progress
+from sahmc.run.progress import Progress
+from sahmc.run.progress_display import progress
 from sahmc.run.stage import StageRunner
 from sahmc.run.start import Prepared, parse_seed, start_chains
 from sahmc.run.symmetries import check_symmetries, with_symmetries
@@ -182,7 +183,8 @@ def sample(
         "serial" makes the first moves of each stage on one device as well, and raises ``RuntimeError`` if their bits
         differ. If None, the default, nothing is compared.
     progressbar
-        Whether to show progress bars, on a terminal or in a notebook; a bool. Default True.
+        Whether to show progress, a bool: bars on a terminal or in a notebook, elsewhere lines of the logger "sahmc" at
+        level INFO. Default True.
     callback
         A function that is called with a ``Progress`` a few times a second; none by default.
 
@@ -314,7 +316,7 @@ def resume(
         The devices over which chains are split and whether to compare with one, as for ``sample``. They may be other
         ones, and fewer or more, than those on which the run was begun.
     progressbar
-        Whether to show progress bars, as for ``sample``. Default True.
+        Whether to show progress, as for ``sample``. Default True.
     callback
         A function that is called with a ``Progress``, as for ``sample``; none by default.
     """

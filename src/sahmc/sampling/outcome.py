@@ -31,7 +31,8 @@ from sahmc.run.live import Live
 from sahmc.run.loop import chunk_capacity
 from sahmc.run.move import Draw, Schedule
 from sahmc.run.plan import Plan
-from sahmc.run.progress import Progress, progress
+from sahmc.run.progress import Progress
+from sahmc.run.progress_display import progress
 from sahmc.run.stage import StageResult, StageRunner
 from sahmc.run.start import Prepared, start_chains
 from sahmc.tilt.bridge import bridge_to_reference
