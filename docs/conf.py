@@ -5,14 +5,17 @@ import sahmc
 project = "sahmc"
 author = "The sahmc developers"
 version = release = sahmc.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 myst_enable_extensions = ["dollarmath"]
 html_theme = "furo"
 html_title = f"sahmc {release}"
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 napoleon_google_docstring = False
-exclude_patterns = ["_build", "results"]
+nb_execution_raise_on_error = True
+nb_execution_timeout = 600
+nb_merge_streams = True
+exclude_patterns = ["_build", "results", "*_table.md", "validation_bars.md"]
 suppress_warnings = ["myst.xref_missing"]
 
 
