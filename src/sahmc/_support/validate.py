@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import os
 from collections.abc import Collection, Mapping
 from os import PathLike
 from pathlib import Path
@@ -58,9 +59,17 @@ def as_new_file(value: Any, overwrite: Any) -> Path:
     path = as_path(value, "path")
     require_flag(overwrite, "overwrite")
     require(path.parent.is_dir(), "the folder must exist", str(path.parent), "make it, or choose another")
+    require_writable(path.parent)
     must = "nothing is written over another file"
     require(overwrite or not path.exists(), must, f"{path}, which exists", "choose another name, or say overwrite")
     return path
+
+
+def require_writable(folder: Path) -> None:
+    """Raise ``ValueError`` unless files can be made in a folder or, if it does not exist yet, in the one above it."""
+    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    may = os.access(there, os.W_OK | os.X_OK)
+    require(may, "the folder must be one that you may write to", str(there), "choose another")
 
 
 def require_flag(value: Any, name: str) -> None:

@@ -12,7 +12,7 @@ import cloudpickle
 import jax
 
 from sahmc._support.sealed_files import PART, sealed, told_of_space, unsealed, write_whole
-from sahmc._support.validate import as_path, require
+from sahmc._support.validate import as_path, require, require_writable
 from sahmc.run.folder_lock import LOCK, FolderLock
 from sahmc.run.hosts import agreed
 from sahmc.run.identity import different, digest
@@ -31,7 +31,8 @@ def stored_arguments(checkpoint: str | Path) -> dict[str, Any]:
     They were stored by pickle: read only what you trust.
     """
     path = as_path(checkpoint, "checkpoint")
-    require(recorded(path) is not None, "a checkpoint holds a run", f"{path}, which holds none", "check the path")
+    holds = path.exists() and recorded(path) is not None
+    require(holds, "a checkpoint holds a run", f"{path}, which holds none", "check the path")
     content = unsealed(path / CALL)
     require(content is not None, "the arguments of the run must be in the checkpoint", f"no whole {path / CALL}", AGAIN)
     assert content is not None
@@ -61,6 +62,7 @@ def recorded(checkpoint: str | Path) -> dict[str, Any] | None:
             f"{path} with {strange[0] if strange else ''} in it",
             "choose another folder; nothing was changed",
         )
+        require_writable(path)
         return None
     except NotADirectoryError:
         text = ""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,6 +31,7 @@ from sahmc.run.hosts import agreed
 from sahmc.run.identity import identity
 from sahmc.run.interrupts import Interrupts, interrupts
 from sahmc.run.journal import Journal
+from sahmc.run.live import Live
 from sahmc.run.loop import chunk_capacity
 from sahmc.run.memory import MANY, numbers_of, require_memory
 from sahmc.run.plan import make_plan
@@ -37,7 +40,8 @@ from sahmc.run.progress_display import progress
 from sahmc.run.stage import StageRunner
 from sahmc.run.start import Prepared, parse_seed, prepare, start_chains
 from sahmc.run.symmetries import check_symmetries, with_symmetries
-from sahmc.sampling.outcome import Run
+from sahmc.sampling.outcome import Outcome, Run
+from sahmc.sampling.read_back import keep_result, read_back
 from sahmc.tilt.gain import Gain
 from sahmc.tilt.partition import EnergyPartition, TemperatureLadder
 from sahmc.tilt.tilts import Tilt
@@ -222,20 +226,37 @@ def sample(
         (_, dim), itemsize = ready.positions.shape, ready.positions.itemsize
         size = None if kept is None else numbers_of(kept, ready.positions[0])
         require_memory(plan, dim, itemsize, where, checkpoint is not None, size)
-        journal = open_journal(checkpoint, lambda: identity(ready, seed, kept, save_warmup), seed, given)
-        presses = Interrupts()
+        opened = partial(open_journal, checkpoint, lambda: identity(ready, seed, kept, save_warmup), seed, given)
+        journal, presses = opened(), Interrupts()
         stack.enter_context(interrupts(presses))
         stack.enter_context(closing(journal))
         show = progressbar and jax.process_index() == 0
         run = Run(ready, unpack, kept, model.labels, save_warmup, journal, presses, show, callback, seed, where)
-        outcome = run.once(key_run)
-        if len(outcome.missed) and not (outcome.record.settings["interrupted"] or presses.pressed):
-            outcome = run.again(jax.random.fold_in(key_run, 1), outcome)
-        result = outcome.result()
+        asked = {"draws": plan.draws}
+        result = read_back(run, asked, lambda: _woken(run, opened, key_run))
+        if result is None:
+            outcome = _passes(run, key_run)
+            result = outcome.result()
+            keep_result(outcome, journal, asked, result.record)
     if result.findings:
         lines = "\n".join(f"  - {finding}" for finding in result.findings)
         warnings.warn(f"sahmc found problems with this run (Result.findings):\n{lines}", stacklevel=3)
     return result
+
+
+def _passes(run: Run, rng_key: Key[Array, ""]) -> Outcome:
+    """Make one pass and, if its draws show modes that were not known, another that knows them."""
+    outcome = run.once(rng_key)
+    if len(outcome.missed) and not (outcome.record.settings["interrupted"] or run.presses.pressed):
+        outcome = run.again(jax.random.fold_in(rng_key, 1), outcome)
+    return outcome
+
+
+def _woken(run: Run, opened: Callable[[], Journal], rng_key: Key[Array, ""]) -> Live:
+    """Return a run that is complete as it was at its end; ``opened`` opens its journal."""
+    with jax.default_device(run.where.first), closing(opened()) as journal:
+        again = dataclasses.replace(run, journal=journal, presses=Interrupts(), bars=False, callback=None)
+        return _passes(again, rng_key).live
 
 
 def resume(
