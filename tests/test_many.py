@@ -15,7 +15,7 @@ import sahmc
 from sahmc._support.processes import Processes
 from sahmc.results.records import Finding
 from sahmc.run.loop import run_chunk
-from sahmc.sampling.many import _warn
+from sahmc.sampling.many import _shown, _warn
 
 SHORT = dict(draws=20, tune=40, chains=8)
 DATA = [jnp.asarray(np.random.default_rng(i).normal(i, 1, size=5), jnp.float32) for i in range(3)]
@@ -134,3 +134,9 @@ def test_dask_with_a_scheduler_and_two_workers_gives_the_same_bits(tmp_path):
     with cluster, distributed.Client(cluster) as client:
         there = sahmc.sample_many(log_density, DATA[:2], START, executor=client.get_executor(), **options)
     assert all(map(same, here, there))
+
+
+def test_a_log_tells_how_many_data_sets_are_done(caplog):
+    with caplog.at_level("INFO", logger="sahmc"):
+        assert list(_shown([1, 2, 3], True)) == [1, 2, 3]
+    assert "compiling; then data sets" in caplog.text and "data sets done after" in caplog.text

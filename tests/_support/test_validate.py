@@ -158,3 +158,16 @@ def test_junk_gets_a_clear_error():
         [sys.executable, str(script), "--build"], capture_output=True, text=True, check=False, timeout=120
     )
     assert done.returncode == 0 and "'clear error'" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_folder_that_cannot_be_written_to_is_told_of_before_anything_is_traced(tmp_path, monkeypatch):
+    def never(x):
+        raise AssertionError("the model was called")
+
+    monkeypatch.setattr("sahmc._support.validate.os.access", lambda path, mode: False)
+    with pytest.raises(ValueError, match=f"you may write to; got '{tmp_path}'"):
+        sahmc.sample(never, jnp.zeros(2), checkpoint=tmp_path / "new" / "run")
+    with pytest.raises(ValueError, match=f"you may write to; got '{tmp_path}'"):
+        as_new_file(tmp_path / "run.nc", overwrite=False)
+    with pytest.raises(ValueError, match="holds none"):
+        sahmc.resume(tmp_path / "nothing")

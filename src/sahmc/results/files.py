@@ -43,7 +43,7 @@ def check_target(path: str | PathLike[str], overwrite: bool) -> Path:
     target = as_new_file(path, overwrite)
     must = "a result is stored as NetCDF, in a file like run.nc, or as Zarr, in run.zarr"
     require(target.suffix in (".nc", ".zarr"), must, str(target), "change the ending")
-    require_library("zarr" if target.suffix == ".zarr" else "h5netcdf", "io")
+    _require_engine(target)
     return target
 
 
@@ -146,6 +146,7 @@ def _read(target: Path) -> xr.DataTree:
     import xarray as xr
 
     require(target.exists(), "there must be a result to load", f"{target}, which does not exist", "check the path")
+    _require_engine(target)
     try:
         if target.suffix == ".zarr":
             require_safe_zarr(target)
@@ -169,6 +170,11 @@ def _read(target: Path) -> xr.DataTree:
         "take another copy of it, or sample again",
     )
     return tree
+
+
+def _require_engine(target: Path) -> None:
+    """Raise ``ValueError`` unless the library is there by which a file of this name is read and written."""
+    require_library("zarr" if target.suffix == ".zarr" else "h5netcdf", "io")
 
 
 def _engine(target: Path) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -37,7 +38,7 @@ class Progress(NamedTuple):
     total: float = 0.0
 
     def __str__(self) -> str:
-        parts = [f"accept {self.acceptance_rate:.2f}"]
+        parts = [] if math.isnan(self.acceptance_rate) else [f"accept {self.acceptance_rate:.2f}"]
         if self.regions > 1:
             parts += [f"levels {self.regions_seen}/{self.regions}", f"round trips {self.round_trips}"]
         if self.num_diverging:

@@ -33,6 +33,7 @@ from sahmc.run.identity import identity
 from sahmc.run.interrupts import Interrupts, interrupts
 from sahmc.run.journal import Journal
 from sahmc.run.limits import Limits, make_limits
+from sahmc.run.live import Live
 from sahmc.run.loop import chunk_capacity
 from sahmc.run.memory import MANY, numbers_of, require_memory
 from sahmc.run.plan import make_plan
@@ -43,6 +44,7 @@ from sahmc.run.start import Prepared, parse_seed, start_chains
 from sahmc.run.symmetries import check_symmetries, with_symmetries
 from sahmc.sampling.earlier import prepare_from, with_earlier
 from sahmc.sampling.outcome import Outcome, Run
+from sahmc.sampling.read_back import keep_result, read_back
 from sahmc.sampling.rounds import draw_in_rounds
 from sahmc.tilt.gain import Gain
 from sahmc.tilt.partition import EnergyPartition, TemperatureLadder
@@ -252,17 +254,39 @@ def sample(
         (_, dim), itemsize = ready.positions.shape, ready.positions.itemsize
         size = None if kept is None else numbers_of(kept, ready.positions[0])
         require_memory(plan, dim, itemsize, where, checkpoint is not None, size)
-        journal = open_journal(checkpoint, lambda: identity(ready, seed, kept, save_warmup), seed, given)
-        presses = Interrupts()
+        opened = partial(open_journal, checkpoint, lambda: identity(ready, seed, kept, save_warmup), seed, given)
+        journal, presses = opened(), Interrupts()
         stack.enter_context(interrupts(presses))
         stack.enter_context(closing(journal))
         if until is None and limits.are_none:
             journal.ask_for_more(plan.draws)
         show = progressbar and jax.process_index() == 0
         run = Run(ready, unpack, kept, model.labels, save_warmup, journal, presses, show, callback, seed, where)
-        outcome, more = draw_in_rounds(run, key_run, limits, until)
-        result = outcome.result(partial(_further, run, key_run, outcome, checkpoint), *more)
+        asked = partial(_asked, journal, until, limits)
+        result = read_back(run, asked(), lambda: _woken(run, opened, key_run), partial(_resumed, checkpoint))
+        if result is None:
+            outcome, more = draw_in_rounds(run, key_run, limits, until)
+            result = outcome.result(partial(_further, run, key_run, outcome, checkpoint), *more)
+            keep_result(outcome, journal, asked(), result.record)
     return _warned(result)
+
+
+def _asked(journal: Journal, until: Precision | None, limits: Limits) -> dict[str, Any]:
+    """Return what a run was asked for besides all that its identity tells, as JSON can hold it."""
+    most = [repr(limits.max_time), repr(limits.max_gradients)]
+    return {"draws": list(journal.asked), "until": repr(until), "limits": most}
+
+
+def _woken(run: Run, opened: Callable[[], Journal], rng_key: Key[Array, ""]) -> Live:
+    """Return a run that is complete as it was at its end; ``opened`` opens its journal."""
+    with jax.default_device(run.where.first), closing(opened()) as journal:
+        again = dataclasses.replace(run, journal=journal, presses=Interrupts(), bars=False, callback=None)
+        return draw_in_rounds(again, rng_key, Limits(), None)[0].live
+
+
+def _resumed(checkpoint: Any, before: int, draws: int, progressbar: bool) -> Result:
+    """Return the result of a run in a folder with ``draws`` more draws of each chain than it had ``before``."""
+    return resume(checkpoint, draws=before + draws, progressbar=progressbar)
 
 
 def _warned(result: Result) -> Result:
@@ -279,7 +303,7 @@ def _further(
     """Return the result of a run with ``draws`` more draws of each chain than it had ``before``."""
     total = before.drawn.so_far.rows + draws
     if checkpoint is not None:
-        return resume(checkpoint, draws=total, progressbar=progressbar)
+        return _resumed(checkpoint, before.drawn.so_far.rows, draws, progressbar)
     presses = Interrupts()
     show = progressbar and jax.process_index() == 0
     run = dataclasses.replace(run, journal=Journal(), presses=presses, bars=show, callback=None)

@@ -13,7 +13,6 @@ from jaxtyping import Array, Key
 from sahmc._support.validate import require
 from sahmc.models.model import Model
 from sahmc.results.result import Result
-from sahmc.run.live import Live
 from sahmc.run.plan import Plan
 from sahmc.run.start import Prepared, prepare
 from sahmc.warmup.warm_start import may_serve
@@ -30,13 +29,14 @@ def prepare_from(model: Model, plan: Plan, initvals: Any, rng_key: Key[Array, ""
     seed = int(np.asarray(jax.random.key_data(rng_key))[-1])
     chosen = np.random.default_rng(seed).choice(weight.size, plan.chains, p=weight.ravel() / weight.sum())
     index = np.unravel_index(chosen, weight.shape)
-    if not isinstance(live, Live) or live.positions is None:
+    if live is None or not live.has_positions:
         leaves = [np.asarray(leaf[index]) for leaf in initvals.record.draws.leaves]
         structure = initvals.record.draws.structure
         starts = [jax.tree.unflatten(structure, [leaf[i] for leaf in leaves]) for i in range(plan.chains)]
         return prepare(model, plan, starts, rng_key)
-    flat = jnp.asarray(np.asarray(live.positions[index]))
-    one = None if model.start is not None else live.unpack.unravel(flat[0])
+    known: Any = live
+    flat = jnp.asarray(np.asarray(known.positions[index]))
+    one = None if model.start is not None else known.unpack.unravel(flat[0])
     ready = prepare(model, plan, one, rng_key)
     require(
         ready.positions.shape == flat.shape,
@@ -49,7 +49,7 @@ def prepare_from(model: Model, plan: Plan, initvals: Any, rng_key: Key[Array, ""
 
 def with_earlier(ready: Prepared, initvals: Any) -> Prepared:
     """Return a run that knows the warm-up of the result from which it starts, if there is one and it may serve."""
-    live = initvals.live if isinstance(initvals, Result) else None
-    if not isinstance(live, Live) or live.warm is None or not may_serve(live.warm, ready.plan):
+    live: Any = initvals.live if isinstance(initvals, Result) else None
+    if live is None or not may_serve(live.warm, ready.plan):
         return ready
     return ready._replace(plan=dataclasses.replace(ready.plan, earlier=live.warm))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
+import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import nullcontext
 from functools import partial
@@ -18,12 +18,16 @@ from sahmc._support.processes import Processes
 from sahmc._support.validate import as_path, require, require_count, require_flag
 from sahmc.models.convert import is_of_numpyro
 from sahmc.results.result import Result
+from sahmc.run.progress import Progress
+from sahmc.run.progress_display import progress
 from sahmc.sampling import sample
 
 OURS = ("model_args", "model_kwargs", "callback", "random_seed", "checkpoint", "progressbar")
 """The arguments of ``sample`` that are made for each data set."""
 MOST_LINES = 20
 """The most data sets of which a warning tells."""
+DATA_SETS = "data sets"
+"""The name under which progress is shown."""
 
 
 def sample_many(
@@ -66,7 +70,7 @@ def sample_many(
         A folder with one folder in it for each data set, as for ``sample``: what is complete is read back when the
         call is made again. If None, the default, nothing is written.
     progressbar
-        Whether to show a progress bar of the data sets, a bool. Default True.
+        Whether to show how many data sets are done, a bool: where and how, as for ``sample``. Default True.
     options
         Further arguments of ``sample``.
     """
@@ -141,11 +145,9 @@ def _told(number: int, call: Callable[[], Result]) -> Result:
         raise
 
 
-def _shown(items: list[Any], enabled: bool) -> Any:
-    """Return the items, with a bar of how far they are on a terminal or in a notebook."""
-    if not enabled or not (sys.stderr.isatty() or "ipykernel" in sys.modules):
-        return items
-    from rich.console import Console
-    from rich.progress import track
-
-    return track(items, "data sets", console=Console(stderr="ipykernel" not in sys.modules))
+def _shown(items: list[Any], enabled: bool) -> Iterator[Any]:
+    """Yield the items, and show how many of them are done, as ``sample`` shows how far it is."""
+    with progress({DATA_SETS: len(items)}, enabled) as report:
+        for item in items:
+            yield item
+            report(Progress(DATA_SETS, 1, math.nan, 0, 1, 1, 0))

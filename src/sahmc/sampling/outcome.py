@@ -205,7 +205,7 @@ class Run:
         live = Live(setup, step, warm.finder, warm.modes, self.unpack, vectors, warm, predictor=self.ready.predictor)
         warmup = dataclasses.replace(warm.record, gradients={**warm.record.gradients, "start": spent})
         record = RunRecord(
-            draws=_draw_record(drawn.draws, self.unpack if whole else None, normalise=True),
+            draws=draw_record(drawn.draws, self.unpack if whole else None, normalise=True),
             learnt=ThetaRecord(
                 theta=np.array(state.sahmc.theta.theta),
                 visits=drawn.visits,
@@ -221,7 +221,7 @@ class Run:
             settings=self._settings(warm, drawn, seconds),
             labels=self.labels if whole else Labels(),
             prior_mass=warm.prior_mass,
-            warmup_draws=None if warm.draws is None else _draw_record(warm.draws, self.unpack, normalise=False),
+            warmup_draws=None if warm.draws is None else draw_record(warm.draws, self.unpack, normalise=False),
         )
         if warm.beside is not None and whole and self.ready.plan.adapt == "tune":
             record = dataclasses.replace(record, bridge=_bridge(record, warm.beside, positions))
@@ -294,7 +294,7 @@ def _bridge(record: RunRecord, beside: Stay, positions: np.ndarray) -> tuple[flo
     return float(found.mean), float(found.mcse)
 
 
-def _draw_record(draws: Draw, unpack: Unpacker | None, normalise: bool) -> DrawRecord:
+def draw_record(draws: Draw, unpack: Unpacker | None, normalise: bool) -> DrawRecord:
     """Return draws (draw, chain, ...) as a record (chain, draw, ...); positions that are on disk stay there.
 
     ``unpack`` makes variables of positions; it is None if ``keep`` has replaced them. ``normalise`` makes the weights
