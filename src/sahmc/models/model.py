@@ -16,7 +16,7 @@ from sahmc._support.validate import require, require_flag, require_function
 
 @dataclass(frozen=True)
 class Labels(Frozen):
-    """Labels of the variables for ArviZ: named dimensions, and the data on which the posterior is conditioned."""
+    """Labels of the variables, for tables and ArviZ: named dimensions, and the data that condition the posterior."""
 
     coords: Mapping[str, Any] = field(default_factory=dict)
     """The coordinates along each dimension, by the name of the dimension."""
