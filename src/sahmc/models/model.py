@@ -17,7 +17,7 @@ from sahmc.models.predictor import Predictor
 
 @dataclass(frozen=True)
 class Labels(Frozen):
-    """Labels of the variables for ArviZ: named dimensions, and the data on which the posterior is conditioned."""
+    """Labels of the variables, for tables and ArviZ: named dimensions, and the data that condition the posterior."""
 
     coords: Mapping[str, Any] = field(default_factory=dict)
     """The coordinates along each dimension, by the name of the dimension."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
@@ -10,19 +11,23 @@ from typing import Any, Protocol, runtime_checkable
 import jax
 import numpy as np
 
+from sahmc._support.tables import Table
 from sahmc._support.types import PositionFn
 from sahmc._support.validate import require, require_count, require_flag, require_mapping, require_seed
 from sahmc.models.predictor import Predictor
 from sahmc.models.symmetry import Symmetry
 from sahmc.results import evidence, expectations, files, ladder, search
+from sahmc.results.coords import with_coords
 from sahmc.results.datatree import add_relabelled, to_datatree, to_inferencedata
 from sahmc.results.mode_table import ModeTable, mode_table
+from sahmc.results.overview import as_text, overview
+from sahmc.results.plot_methods import PlotMethods
 from sahmc.results.predictions import Wanted, add_predictions
 from sahmc.results.record_view import RecordView
 from sahmc.results.records import DrawRecord, ModeAssignment, Rejuvenated, RunRecord
 from sahmc.results.relabelling import known_symmetries, relabelled
 from sahmc.results.summary import Summary, summarise
-from sahmc.tilt.importance import Expectation, kish_efficiency, resample_rows
+from sahmc.tilt.importance import Expectation, resample_rows
 
 
 @runtime_checkable
@@ -51,7 +56,7 @@ class LiveRun(Protocol):
 
 
 @dataclass(frozen=True, repr=False)
-class Result(RecordView):
+class Result(RecordView, PlotMethods):
     """The draws of the tilted density, and the weights that give the posterior back. Arrays lead with (chain, draw).
 
     ``record`` holds all the data there is, immutable and grouped; the attributes below are parts of it. ``live`` is the
@@ -165,16 +170,18 @@ class Result(RecordView):
         """
         return search.search_power(self.record, mass, width)
 
-    def modes(self) -> ModeTable:
+    def modes(self, var_names: Any = None) -> ModeTable:
         """Return the modes of the posterior, heaviest first, found without being told how many.
 
-        The table holds the mass of each, its place, and how many chains saw it. Copies that a symmetry makes are one
-        mode; the table tells how many there are. Where the run did not look for modes, they are looked for now.
+        The table holds the mass of each, how many chains saw it, and its place: mean, standard deviation and lowest
+        point. It prints the quantities in which modes differ most, of the variables in ``var_names`` if given; all are
+        in ``to_dataframe()``. A mode has the label that ``sample_stats.mode`` has for its draws; modes of hardly any
+        mass are left out. Copies that a symmetry makes are one mode; the table tells how many there are. Where the run
+        did not look for modes, they are looked for now.
         """
-        assigned = self.record.modes
-        if assigned is None:
-            assigned = self._alive("modes() of a run that did not look for modes").assign_modes(self.record.draws)
-        return mode_table(self.record, assigned)
+        record = self._with_modes("modes()")
+        assert record.modes is not None
+        return mode_table(record, record.modes, var_names)
 
     @property
     def symmetries(self) -> tuple[Symmetry, ...]:
@@ -189,15 +196,37 @@ class Result(RecordView):
         """
         return relabelled(self.record, symmetries)
 
-    def summary(self, fn: PositionFn | None = None, prob: float = 0.94) -> Summary:
+    def summary(
+        self,
+        fn: PositionFn | None = None,
+        prob: float = 0.94,
+        *,
+        var_names: Any = None,
+        mode: int | None = None,
+    ) -> Summary:
         """Return a table of every quantity, and the findings in words: print it, or take ``to_dataframe()``.
 
         Its columns are mean, standard deviation and highest-density interval of probability ``prob`` of the posterior,
         Monte Carlo standard error, effective sample size, and R-hat (ArviZ's, of equal-weight draws, each row from one
         chain). The quantities are the coordinates of the position, relabelled if modes have copies, or what ``fn`` of
         it returns.
+
+        ``var_names`` is a list of variables as ArviZ takes it: names, or names after "~", which are left out. ``mode``
+        is the label of a mode, as ``modes()`` prints it: the table is then of the posterior within that mode.
         """
-        return summarise(self.record, fn, prob)
+        return summarise(self._with_modes("mode=", mode), fn, prob, var_names, mode)
+
+    def assign_coords(self, coords: Mapping[str, Any], dims: Mapping[str, Any] | None = None) -> Result:
+        """Return this result with names for its axes, which tables, plots and ``to_datatree`` then use.
+
+        ``coords`` are the names along each dimension, such as ``{"county": ["Aitkin", "Anoka"]}``, and ``dims`` the
+        dimensions of each variable, such as ``{"a": ["county"]}``. Those that the model has, such as the plates of
+        NumPyro, need not be given. Findings keep the words that they have.
+        """
+        require_mapping(coords, "coords", '{"county": ["Aitkin", "Anoka"]}')
+        require_mapping(dims, "dims", '{"a": ["county"]}')
+        labels = with_coords(self.record, coords, dims or {})
+        return Result(dataclasses.replace(self.record, labels=labels), self.live)
 
     def to_datatree(
         self,
@@ -291,6 +320,16 @@ class Result(RecordView):
         """Return the result that ``save`` wrote: the same record, without the model, so no new moves can be made."""
         return cls(files.load(path))
 
+    def _with_modes(self, what: str, mode: Any = 0) -> RunRecord:
+        """Return the record with its modes, which are looked for now if the run did not; as it is if ``mode`` is None.
+
+        ``what`` needs them, as the error says where they cannot be looked for any more.
+        """
+        if mode is None or self.record.modes is not None:
+            return self.record
+        found = self._alive(f"{what} of a run that did not look for modes").assign_modes(self.record.draws)
+        return dataclasses.replace(self.record, modes=found)
+
     def _alive(self, what: str) -> LiveRun:
         """Return the run that made the draws, or raise ``ValueError``, saying that ``what`` needs it."""
         require(
@@ -303,12 +342,8 @@ class Result(RecordView):
         return self.live
 
     def __repr__(self) -> str:
-        chains, draws = self.log_weight.shape
-        regions = self.record.num_regions
-        trips = f"{int(self.round_trips.sum())} round trips" if regions > 1 else "no tilt"
-        return (
-            f"<sahmc.Result: {chains} chains x {draws} draws, tilt {self.tilt.name!r} with {regions} regions, {trips}, "
-            f"{self.num_gradients:,} gradients, acceptance {self.acceptance_rate:.2f}, "
-            f"{self.num_diverging} divergences, weight efficiency {kish_efficiency(self.weight):.2f}, "
-            f"seed {self.settings['random_seed']}, {len(self.findings) or 'no'} findings>"
-        )
+        return as_text(overview(self.record))
+
+    def _repr_html_(self) -> str:
+        lines = overview(self.record)
+        return "<b>sahmc.Result</b>" + Table("", [""], list(lines), [[line] for line in lines.values()]).to_html()

@@ -85,7 +85,9 @@ class Live:
         if not len(finder.draws):
             finder = replace(finder, scale=spread_within(late))
         lowest = lowest_draws(positions, -draws.log_density)
-        return finder.with_draws(late).assign(positions, lowest, self.modes, draws.log_weight)
+        found, spent = finder.with_draws(late).assign(positions, lowest, self.modes, draws.log_weight)
+        minimum = np.asarray(found.minimum, positions.dtype)
+        return found._replace(lowest=tuple(jax.tree.leaves(self.unpack.all(minimum)))), spent
 
     def rejuvenate(self, index: tuple[np.ndarray, ...], moves: int, seed: int) -> Rejuvenated:
         """Return some draws after ``moves`` plain moves of the kernel each, without the tilt.
