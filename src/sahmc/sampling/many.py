@@ -12,7 +12,7 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
-from sahmc._support.validate import as_path, require, require_flag
+from sahmc._support.validate import as_path, require, require_flag, require_writable
 from sahmc.models.convert import is_of_numpyro
 from sahmc.results.result import Result
 from sahmc.sampling import sample
@@ -80,6 +80,7 @@ def sample_many(
         for data, seed, place in zip(datasets, seeds, places, strict=True)
     ]
     if folder is not None:
+        require_writable(folder)
         folder.mkdir(parents=True, exist_ok=True)
     if executor is None:
         return [_told(i, call) for i, call in enumerate(_shown(calls, progressbar))]
