@@ -4,6 +4,8 @@ from ._version import __version__ as __version__
 from .algorithm import SAHMCState as SAHMCState
 from .algorithm import init as init
 from .algorithm import sahmc_step as sahmc_step
+from .comparison import Comparison as Comparison
+from .comparison import compare as compare
 from .hamiltonian.implicit import GeneralisedLeapfrog as GeneralisedLeapfrog
 from .hamiltonian.integrators import Leapfrog as Leapfrog
 from .hamiltonian.integrators import MinimumNorm as MinimumNorm

@@ -85,6 +85,8 @@ class Model:
         must = "labels must be Labels(coords=..., dims=...)"
         require(isinstance(self.labels, Labels), must, self.labels, "leave them out, or pass Labels")
         require_flag(self.prior_normalised, "prior_normalised")
+        ok = self.predictor is None or isinstance(self.predictor, Predictor)
+        require(ok, "predictor must be a Predictor, or None", self.predictor, "leave it out")
         for name in (*given, "start", "constrain", "unconstrain"):
             require_function(getattr(self, name), name, "a key" if name == "start" else "a position")
 

@@ -15,7 +15,7 @@ import cloudpickle
 import numpy as np
 
 from sahmc._support.processes import Processes
-from sahmc._support.validate import as_path, require, require_count, require_flag
+from sahmc._support.validate import as_path, require, require_count, require_flag, require_writable
 from sahmc.models.convert import is_of_numpyro
 from sahmc.results.result import Result
 from sahmc.run.progress import Progress
@@ -97,6 +97,7 @@ def sample_many(
         for data, seed, place in zip(datasets, seeds, places, strict=True)
     ]
     if folder is not None:
+        require_writable(folder)
         folder.mkdir(parents=True, exist_ok=True)
     if executor is None and cores is None:
         results = [_told(i, call) for i, call in enumerate(_shown(calls, progressbar))]
