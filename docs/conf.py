@@ -1,6 +1,15 @@
 """Sphinx configuration."""
 
+import importlib.metadata
+import os
+
 import sahmc
+
+# For the notebooks, which are run one after the other: most of their time is compilation, and this takes a third off.
+# Newer versions do not know the second flag, and would stop at it.
+if importlib.metadata.version("jax").startswith("0.10."):
+    os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1 --xla_cpu_use_fusion_emitters=false")
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 project = "sahmc"
 author = "The sahmc developers"
