@@ -27,8 +27,9 @@ APART = ("draws", "warmup_draws", "labels")
 class Resting:
     """The run that made a result which was read back: it is gone through again when something is asked of it."""
 
-    def __init__(self, has_positions: bool, wake: Callable[[], Live], further: Callable[..., Any]):
-        self.has_positions, self._wake, self._further = has_positions, wake, further
+    def __init__(self, run: Run, wake: Callable[[], Live], further: Callable[..., Any]):
+        self.has_positions, self.predictor = run.kept is None, run.ready.predictor
+        self._wake, self._further = wake, further
 
     def extend(self, draws: int, progressbar: bool) -> Any:
         """Return the result of the same run with ``draws`` more draws of each chain."""
@@ -101,7 +102,7 @@ def read_back(
         warmup_draws=before,
         labels=run.labels if whole else Labels(),
     )
-    return Result(record, Resting(whole, wake, partial(further, len(draws.energy))))
+    return Result(record, Resting(run, wake, partial(further, len(draws.energy))))
 
 
 def _structure(run: Run, prior: bool, depth: bool) -> Any:
