@@ -1,18 +1,30 @@
 """Sphinx configuration."""
 
+import importlib.metadata
+import os
+
 import sahmc
+
+# For the notebooks, which are run one after the other: most of their time is compilation, and this takes a third off.
+# Newer versions do not know the second flag, and would stop at it.
+if importlib.metadata.version("jax").startswith("0.10."):
+    os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1 --xla_cpu_use_fusion_emitters=false")
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 project = "sahmc"
 author = "The sahmc developers"
 version = release = sahmc.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 myst_enable_extensions = ["dollarmath"]
 html_theme = "furo"
 html_title = f"sahmc {release}"
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 napoleon_google_docstring = False
-exclude_patterns = ["_build", "results"]
+nb_execution_raise_on_error = True
+nb_execution_timeout = 600
+nb_merge_streams = True
+exclude_patterns = ["_build", "results", "*_table.md", "validation_bars.md"]
 suppress_warnings = ["myst.xref_missing"]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import sahmc
-from sahmc._support.validate import as_new_file
+from sahmc._support.validate import as_new_file, require_seed
 from sahmc.kernels import KERNELS
 from sahmc.run.loop import run_chunk
 from sahmc.tilt import TILTS
@@ -129,6 +129,20 @@ def test_without_a_gradient_there_is_the_random_walk():
         _loop, jnp.ones(2), kernel="random_walk", tilt="none", draws=20, tune=20, chains=4, random_seed=0
     )
     assert np.isfinite(result.log_density).all()
+
+
+def test_a_file_in_a_folder_that_cannot_be_written_to_is_refused(tmp_path, monkeypatch):
+    assert as_new_file(tmp_path / "run.nc", False) == tmp_path / "run.nc"
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    with pytest.raises(ValueError, match=r"can be written to; got .*, which cannot'\. To fix it, choose another"):
+        as_new_file(tmp_path / "run.nc", False)
+
+
+@pytest.mark.parametrize("seed", [2**63, -1, 0.5, True])
+def test_a_seed_fits_into_63_bits(seed):
+    require_seed(2**63 - 1, "seed")
+    with pytest.raises(ValueError, match=r"seed must be an int of 0 to 2\*\*63 - 1"):
+        require_seed(seed, "seed")
 
 
 def test_a_model_is_a_density_or_prior_and_likelihood():

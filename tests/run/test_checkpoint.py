@@ -1,6 +1,7 @@
 """A run that is killed goes on to the same bits, and what is torn is never taken for whole."""
 
 import dataclasses
+import errno
 import os
 import random
 import shutil
@@ -250,6 +251,29 @@ def test_a_folder_with_something_else_in_it_is_refused(tmp_path):
         sample(checkpoint=tmp_path / "thesis.tex")
     with pytest.raises(ValueError, match="holds none"):
         sahmc.resume(tmp_path / "nothing")
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused_before_anything_is_computed(tmp_path, monkeypatch):
+    def never(x):
+        raise AssertionError("the log density was called")
+
+    monkeypatch.setattr("os.access", lambda path, mode: path != tmp_path)
+    for folder in (tmp_path, tmp_path / "new" / "run"):
+        with pytest.raises(ValueError, match=f"can be written to; got '{tmp_path}, which cannot'"):
+            sahmc.sample(never, jnp.zeros(2), checkpoint=folder)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_cannot_be_read_or_made_is_told(tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match=r"a folder that can be read; got .*too long\. To fix it"):
+        checkpoint.recorded(tmp_path / ("x" * 300))
+
+    def refuse(*_, **__):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(ValueError, match=r"a folder that can be made; got .*Read-only file system\. To fix it"):
+        checkpoint.open_checkpoint(tmp_path / "run", {}, 0, {})
 
 
 def test_two_processes_do_not_write_to_one_folder(copy):

@@ -33,6 +33,8 @@ FORMAT = 3
 """The number of the layout that is written, and the only one that is read."""
 SEALED = ("sahmc_format", "counts", "num_gradients", "warmup", "structure", "labels", "settings", "findings", "groups")
 """The attributes that are read back."""
+LOWEST = "mode_lowest."
+"""The beginning of the names under which the lowest points of modes are stored, variable by variable."""
 
 
 def check_target(path: str | PathLike[str], overwrite: bool) -> Path:
@@ -116,6 +118,9 @@ def load(path: str | PathLike[str]) -> RunRecord:
     modes = {name: learnt[f"mode_{name}"] for name in ModeAssignment._fields if f"mode_{name}" in learnt}
     if "complete" in modes:
         modes["complete"] = bool(modes["complete"])
+    points = {name.removeprefix(LOWEST): leaf for name, leaf in learnt.items() if name.startswith(LOWEST)}
+    if points:
+        modes["lowest"] = tuple(jax.tree.leaves(_restore(structure, points)))
     trace = {name: learnt[f"trace_{name}"] for name in ThetaTrace._fields if f"trace_{name}" in learnt}
     return RunRecord(
         draws=_draws(tree, "weighted_", structure),

@@ -33,6 +33,8 @@ RECORD_SECONDS = 10.0
 """The seconds between two records: the most that is lost."""
 SPARE_BYTES = 2**20
 """The bytes that a run takes besides its draws."""
+ASKED = "draws.json"
+"""The file that holds how many draws each pass was asked for."""
 OURS = re.compile(r"[0-9]{3}-[a-z]+\.(state|rows)")
 """The names of the files of stages that go on, have many rows, or made the draws."""
 LOG, RESULT = "stages.log", "result"
@@ -67,6 +69,17 @@ class Journal:
 
     seconds = 0.0
     """The seconds that earlier processes spent on this run."""
+    asked: tuple[int, ...] = ()
+    """The draws that each pass of the run was last asked for."""
+
+    def ask(self, number: int, draws: int) -> None:
+        """Note that pass ``number``, counted from 0, is to make so many draws of each chain."""
+        self.asked = (*self.asked[:number], draws)
+
+    def ask_for_more(self, draws: int) -> None:
+        """Note that the last pass is to make so many draws of each chain, if it was to make fewer."""
+        if self.asked and self.asked[-1] < draws:
+            self.ask(len(self.asked) - 1, draws)
 
     def begin(self, name: str, so_far: StageProgress, structure: PyTreeDef, rows: int) -> StageProgress:
         """Begin a stage, and return what is known of it: ``so_far`` if nothing is.
@@ -75,6 +88,11 @@ class Journal:
         """
         self.so_far = so_far
         self._parts: list[Any] = []
+        return so_far
+
+    def reopen(self, so_far: StageProgress, draws: Any, rows: int) -> StageProgress:
+        """Go on with the last stage, which was ended at ``so_far`` with ``draws``, until ``rows`` are stored."""
+        self.so_far, self._parts = so_far, [draws]
         return so_far
 
     def add(self, so_far: StageProgress, draws: Any) -> None:
@@ -129,6 +147,15 @@ class DiskJournal(Journal):
         self._logged: Stage | None = None
         self.seconds = _seconds(folder, self._log)
         self._began = time.monotonic()
+        self.asked = asked_in(folder)
+
+    def ask(self, number: int, draws: int) -> None:
+        """Note what a pass is to do, on disk as well."""
+        before = self.asked
+        super().ask(number, draws)
+        if self.asked != before:
+            self._lock.require_writable()
+            write_whole(self._folder / ASKED, sealed(json.dumps(self.asked).encode()))
 
     def begin(self, name: str, so_far: StageProgress, structure: PyTreeDef, rows: int) -> StageProgress:
         """Begin a stage, and return what is on disk of it: ``so_far`` if nothing is.
@@ -136,7 +163,7 @@ class DiskJournal(Journal):
         ``structure`` is the pytree structure of its draws, and ``rows`` is how many will be stored.
         """
         self._move_to_log()
-        self._stage += 1
+        self._stage, self._name = self._stage + 1, name
         self._planned = rows
         self._stem = self._folder / f"{self._stage:03d}-{name}"
         self._structure, self._hash = structure, hashlib.blake2b(digest_size=DIGEST_BYTES)
@@ -157,6 +184,11 @@ class DiskJournal(Journal):
         self._written = time.monotonic() if known else -RECORD_SECONDS
         self._noted = self.so_far.moves if known else -1
         return self.so_far
+
+    def reopen(self, so_far: StageProgress, draws: Any, rows: int) -> StageProgress:
+        """Go on with the last stage, from what is on disk of it."""
+        self._stage -= 1
+        return self.begin(self._name, so_far, self._structure, rows)
 
     def add(self, so_far: StageProgress, draws: Any) -> None:
         """Record that the stage has gone on: write ``draws`` made since, if any, and now and then the state."""
@@ -310,6 +342,12 @@ class DiskJournal(Journal):
             f"{stem.name}, of another run",
             "choose another folder, or take away what was copied into this one; nothing was changed",
         )
+
+
+def asked_in(folder: Path) -> tuple[int, ...]:
+    """Return the draws that each pass of the run in a folder was last asked for; none if that is not known."""
+    found = unsealed(folder / ASKED)
+    return () if found is None else tuple(json.loads(found))
 
 
 def _seconds(folder: Path, log: StageLog) -> float:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,8 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
-from sahmc._support.validate import as_path, require, require_flag
+from sahmc._support.processes import Processes
+from sahmc._support.validate import as_path, require, require_count, require_flag, require_writable
 from sahmc.models.convert import is_of_numpyro
 from sahmc.results.result import Result
 from sahmc.run.progress import Progress
@@ -21,6 +24,8 @@ from sahmc.sampling import sample
 
 OURS = ("model_args", "model_kwargs", "callback", "random_seed", "checkpoint", "progressbar")
 """The arguments of ``sample`` that are made for each data set."""
+MOST_LINES = 20
+"""The most data sets of which a warning tells."""
 DATA_SETS = "data sets"
 """The name under which progress is shown."""
 
@@ -31,6 +36,7 @@ def sample_many(
     initvals: Any = None,
     *,
     random_seed: Any = None,
+    cores: int | None = None,
     executor: Executor | Any = None,
     checkpoint: str | Path | None = None,
     progressbar: bool = True,
@@ -38,7 +44,8 @@ def sample_many(
 ) -> list[Result]:
     """Draw from the posteriors of one model for many data sets, and return their results in the same order.
 
-    The model is compiled once for all data sets of the same shape.
+    The model is compiled once for all data sets of the same shape, in each process. A warning tells which data sets
+    have findings.
 
     Parameters
     ----------
@@ -52,10 +59,13 @@ def sample_many(
     random_seed
         An int or a NumPy ``Generator``. Each data set has a seed of its own that follows from it; ``Result.settings``
         records that. If None, the default, seeds are drawn, or those in the folder ``checkpoint`` go on.
+    cores
+        The number of CPU cores, an int: so many processes share the data sets, also where there is a GPU, which a few
+        chains on a small model leave idle. If None, the default, data sets run here one after the other.
     executor
         Any executor of ``concurrent.futures`` to which data sets are submitted one by one, such as a
-        ``ProcessPoolExecutor`` that spawns, Dask's ``client.get_executor()`` or ``submitit.AutoExecutor``. If None, the
-        default, they run here one after the other.
+        ``ProcessPoolExecutor`` that spawns, Dask's ``client.get_executor()`` or ``submitit.AutoExecutor``. None by
+        default.
     checkpoint
         A folder with one folder in it for each data set, as for ``sample``: what is complete is read back when the
         call is made again. If None, the default, nothing is written.
@@ -72,6 +82,9 @@ def sample_many(
     require(not taken, "these arguments are made for each data set", taken, "leave them out")
     ok = executor is None or callable(getattr(executor, "submit", None))
     require(ok, "executor must have a method submit", executor, "pass one of concurrent.futures")
+    require(cores is None or executor is None, "cores makes an executor", "cores= and executor=", "leave one out")
+    if cores is not None:
+        require_count(cores, "cores")
     ok = random_seed is None or isinstance(random_seed, (int, np.integer, np.random.Generator))
     require(ok, "random_seed must be an int, a NumPy Generator or None", random_seed, "pass one of these")
     folder = None if checkpoint is None else as_path(checkpoint, "checkpoint")
@@ -84,20 +97,39 @@ def sample_many(
         for data, seed, place in zip(datasets, seeds, places, strict=True)
     ]
     if folder is not None:
+        require_writable(folder)
         folder.mkdir(parents=True, exist_ok=True)
-    if executor is None:
-        return [_told(i, call) for i, call in enumerate(_shown(calls, progressbar))]
-    futures = [executor.submit(_unpacked, cloudpickle.dumps(call)) for call in calls]
-    return [_told(i, future.result) for i, future in enumerate(_shown(futures, progressbar))]
+    if executor is None and cores is None:
+        results = [_told(i, call) for i, call in enumerate(_shown(calls, progressbar))]
+    else:
+        with Processes(min(cores, len(calls))) if cores is not None else nullcontext(executor) as pool:
+            futures = [pool.submit(_unpacked, cloudpickle.dumps(call)) for call in calls]
+            results = [_told(i, future.result) for i, future in enumerate(_shown(futures, progressbar))]
+    _warn(results)
+    return results
+
+
+def _warn(results: list[Result]) -> None:
+    """Tell which data sets have findings."""
+    told = [
+        (i, sorted({f"{finding.severity} {finding.code}" for finding in r.findings})) for i, r in enumerate(results)
+    ]
+    lines = [f"  - data set {i}: {', '.join(codes)}" for i, codes in told if codes]
+    if lines:
+        shown = "\n".join(lines[:MOST_LINES] + ["  - ..."] * (len(lines) > MOST_LINES))
+        head = f"sahmc found problems with {len(lines)} of {len(results)} data sets (Result.findings of each):"
+        warnings.warn(f"{head}\n{shown}", stacklevel=3)
 
 
 def _one(model: Callable[..., Any], data: Any, initvals: Any, options: Mapping[str, Any]) -> Result:
     """Return the result of one data set."""
     args = data if isinstance(data, tuple) else () if isinstance(data, dict) else (data,)
     kwargs = data if isinstance(data, dict) else {}
-    if is_of_numpyro(model, args, kwargs):
-        return sample(model, initvals, model_args=args, model_kwargs=kwargs, progressbar=False, **options)
-    return sample(lambda x: model(x, *args, **kwargs), initvals, progressbar=False, **options)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "sahmc found problems")  # they are told of together
+        if is_of_numpyro(model, args, kwargs):
+            return sample(model, initvals, model_args=args, model_kwargs=kwargs, progressbar=False, **options)
+        return sample(lambda x: model(x, *args, **kwargs), initvals, progressbar=False, **options)
 
 
 def _unpacked(call: bytes) -> Result:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -27,8 +27,12 @@ APART = ("draws", "warmup_draws", "labels")
 class Resting:
     """The run that made a result which was read back: it is gone through again when something is asked of it."""
 
-    def __init__(self, has_positions: bool, wake: Callable[[], Live]):
-        self.has_positions, self._wake = has_positions, wake
+    def __init__(self, has_positions: bool, wake: Callable[[], Live], further: Callable[..., Any]):
+        self.has_positions, self._wake, self._further = has_positions, wake, further
+
+    def extend(self, draws: int, progressbar: bool) -> Any:
+        """Return the result of the same run with ``draws`` more draws of each chain."""
+        return self._further(draws, progressbar)
 
     @cached_property
     def _live(self) -> Live:
@@ -71,18 +75,22 @@ def keep_result(outcome: Outcome, journal: Journal, asked: Mapping[str, Any], re
         journal.write_result(pack(about))
 
 
-def read_back(run: Run, asked: Mapping[str, Any], wake: Callable[[], Live]) -> Result | None:
+def read_back(
+    run: Run, asked: Mapping[str, Any], wake: Callable[[], Live], further: Callable[..., Result]
+) -> Result | None:
     """Return the result of a run that is complete; None if it is not, if not all of it is whole, or if more is asked.
 
     ``asked`` is what the run is asked for now. ``wake`` goes through the run again, which is done when something is
-    asked that only the run itself can tell.
+    asked that only the run itself can tell. ``further`` goes on with it, given how many draws there are.
     """
     content = run.journal.read_result()
     try:
         record = None if content is None else _record(run, asked, unpack(content))
     except (KeyError, TypeError):  # of a layout that was changed since: the run is gone through again
         record = None
-    return None if record is None else Result(record, Resting(run.kept is None, wake))
+    if record is None:
+        return None
+    return Result(record, Resting(run.kept is None, wake, partial(further, record.draws.energy.shape[1])))
 
 
 def _record(run: Run, asked: Mapping[str, Any], about: Mapping[str, Any]) -> RunRecord | None:
