@@ -27,8 +27,9 @@ APART = ("draws", "warmup_draws", "labels")
 class Resting:
     """The run that made a result which was read back: it is gone through again when something is asked of it."""
 
-    def __init__(self, has_positions: bool, wake: Callable[[], Live], further: Callable[..., Any]):
-        self.has_positions, self._wake, self._further = has_positions, wake, further
+    def __init__(self, run: Run, wake: Callable[[], Live], further: Callable[..., Any]):
+        self.has_positions, self.predictor = run.kept is None, run.ready.predictor
+        self._wake, self._further = wake, further
 
     def extend(self, draws: int, progressbar: bool) -> Any:
         """Return the result of the same run with ``draws`` more draws of each chain."""
@@ -90,7 +91,7 @@ def read_back(
         record = None
     if record is None:
         return None
-    return Result(record, Resting(run.kept is None, wake, partial(further, record.draws.energy.shape[1])))
+    return Result(record, Resting(run, wake, partial(further, record.draws.energy.shape[1])))
 
 
 def _record(run: Run, asked: Mapping[str, Any], about: Mapping[str, Any]) -> RunRecord | None:
