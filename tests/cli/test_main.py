@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import math
+import os
 import re
 import subprocess
 import sys
@@ -124,6 +125,15 @@ def test_a_crash_is_told_apart_from_bad_input(tmp_path, capsys, monkeypatch):
     assert code == 1 and "RuntimeError: no such file of mine" in err and "--debug" in err and "Traceback" not in err
     with pytest.raises(RuntimeError, match="of mine"):
         main(["sample", "crash.py", "--init", "0,0", *QUICK, "--debug"])
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(tmp_path):
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "sahmc.cli.main", "init", str(tmp_path / "model.py")]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert done.returncode == 141 and not done.stderr and (tmp_path / "model.py").exists()
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from sahmc.paper import NAMES
 if TYPE_CHECKING:
     from sahmc.results.result import Result
 
-GOOD, CRASHED, WRONG, DOUBTFUL, INTERRUPTED = 0, 1, 2, 3, 130
-"""Exit statuses; ``CODES`` of the command line tells them to users."""
+GOOD, CRASHED, WRONG, DOUBTFUL, INTERRUPTED, UNREAD = 0, 1, 2, 3, 130, 141
+"""Exit statuses; ``CODES`` of the command line tells all but the last to users, which is that of a closed pipe."""
 
 
 def write_example(args: argparse.Namespace) -> int:
@@ -130,9 +130,10 @@ def _finish(result: Result, args: argparse.Namespace) -> int:
         return GOOD
     from sahmc.cli.output import is_doubtful, print_result
 
+    if args.out is not None:
+        result.save(args.out, overwrite=args.overwrite)  # first: nobody need read what is printed
     print_result(result, args.json)
     if args.out is not None:
-        result.save(args.out, overwrite=args.overwrite)
         print(f"\nSaved {args.out}. Next: sahmc report {args.out}", file=sys.stderr if args.json else sys.stdout)
     return DOUBTFUL if is_doubtful(result) else GOOD
 

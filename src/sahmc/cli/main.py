@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from sahmc.cli.commands import (
     CRASHED,
     GOOD,
     INTERRUPTED,
+    UNREAD,
     WRONG,
     plot_run,
     report_run,
@@ -47,7 +49,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser().print_help()
         return WRONG
     try:
-        return int(arguments.run(arguments))
+        code = int(arguments.run(arguments))
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # whoever reads has seen enough, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return UNREAD
     except (ValueError, OSError) as error:
         if arguments.debug:
             raise

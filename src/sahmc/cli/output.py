@@ -20,8 +20,9 @@ def print_result(result: Result, as_json: bool) -> None:
         print(json.dumps(described(result), indent=1, allow_nan=False))
         return
     print(result.summary())
-    if _has_modes(result) and len(result.modes()) > 1:
-        print(f"\nModes:\n{result.modes()}")
+    modes = result.modes() if _has_modes(result) else ()
+    if len(modes) > 1:
+        print(f"\nModes:\n{modes}")
 
 
 def is_doubtful(result: Result) -> bool:

@@ -85,24 +85,31 @@ def read_back(
     asked that only the run itself can tell. ``further`` goes on with it, given how many draws there are.
     """
     content = run.journal.read_result()
-    if content is None:
+    try:
+        record = None if content is None else _record(run, asked, unpack(content))
+    except (KeyError, TypeError):  # of a layout that was changed since: the run is gone through again
+        record = None
+    if record is None:
         return None
-    about, whole = unpack(content), run.kept is None
+    return Result(record, Resting(run, wake, partial(further, record.draws.energy.shape[1])))
+
+
+def _record(run: Run, asked: Mapping[str, Any], about: Mapping[str, Any]) -> RunRecord | None:
+    """Return the record of a run, from its draws and what was stored ``about`` it; None if these are not there."""
     if about["asked"] != asked:
         return None
     draws = run.journal.drawn(about["stage"], _structure(run, about["prior"], about["depth"]))
     if draws is None:
         return None
-    before = about["warmup_draws"]
+    whole, before = run.kept is None, about["warmup_draws"]
     if before is not None:
         before = DrawRecord(**{**before, "structure": _variables(run.unpack, run.ready.positions[0])})
-    record = RunRecord(
+    return RunRecord(
         **about["record"],
         draws=draw_record(draws, run.unpack if whole else None, normalise=True),
         warmup_draws=before,
         labels=run.labels if whole else Labels(),
     )
-    return Result(record, Resting(run, wake, partial(further, len(draws.energy))))
 
 
 def _structure(run: Run, prior: bool, depth: bool) -> Any:
