@@ -76,3 +76,13 @@ def test_the_metric_is_dense_where_coordinates_are_correlated_and_it_was_left_op
     second = result.expectation(jnp.square)
     truth = np.diag(np.linalg.inv(precision.astype(float)))
     assert (np.abs(second.mean - truth) < 4 * second.mcse).all()
+
+
+def test_mixing_tells_chains_that_move_from_chains_that_stick():
+    rng = np.random.default_rng(0)
+    still = rng.normal(size=(200, 8, 3))
+    assert mixing(still) > 0.5
+    slow = still.copy()
+    slow[:, :, 1] = np.cumsum(0.02 * slow[:, :, 1], axis=0)
+    assert mixing(slow) < 0.05
+    assert mixing(still[:10]) == 0.0

@@ -29,7 +29,8 @@ POSTERIOR_SHARE = 0.5
 """The desired share of the posterior itself, beta = 1, when draws are made and chains jump. Otherwise, and where there
 is a prior, whose draws tell the evidence, levels share alike."""
 ONE_MODE_SHARE = 0.9
-"""That share where one mode is known: the other levels are a look-out for more of them, and tell the evidence."""
+"""That share where one mode is known in which plain moves mix: the other levels are a look-out, and tell the evidence.
+Where they mix badly, as in a funnel, chains had better pass through the other levels."""
 
 
 class Adapted(NamedTuple):
@@ -142,8 +143,10 @@ def freeze(state: RunState, visits: np.ndarray, plan: Plan) -> RunState:
     )
 
 
-def favour_posterior(state: RunState, setup: Setup, plan: Plan, one_mode: bool) -> tuple[RunState, Setup]:
-    """Let chains spend more of their time at beta = 1 while draws are made: where they jump, or know of one mode.
+def favour_posterior(state: RunState, setup: Setup, plan: Plan, easy: bool) -> tuple[RunState, Setup]:
+    """Let chains spend more of their time at beta = 1 while draws are made: where they jump, or the posterior is easy.
+
+    It is where one mode is known, in which plain moves mix.
 
     theta, which contains -log(desired), is shifted as the desired frequencies change. Nothing changes where the tilt is
     not tempered, theta goes on learning, or frequencies were given; nor with several modes where there is a prior, or
@@ -151,9 +154,9 @@ def favour_posterior(state: RunState, setup: Setup, plan: Plan, one_mode: bool) 
     """
     jumps = isinstance(setup.kernel, Jump) and (setup.kernel.reference is not None or not plan.has_prior)
     frozen = plan.adapt == "tune" and isinstance(setup.tilt, TemperedTilt)
-    if not frozen or plan.desired is not None or not (jumps or one_mode):
+    if not frozen or plan.desired is not None or not (jumps or easy):
         return state, setup
-    regions, share = setup.tilt.num_regions, ONE_MODE_SHARE if one_mode else POSTERIOR_SHARE
+    regions, share = setup.tilt.num_regions, ONE_MODE_SHARE if easy else POSTERIOR_SHARE
     values = [share] + [(1 - share) / (regions - 1)] * (regions - 1)
     desired = desired_frequencies(values, regions).astype(setup.desired.dtype)
     theta = state.sahmc.theta

@@ -19,6 +19,7 @@ from sahmc.landscape.curvature import (
 )
 from sahmc.results.warmup_record import Pilot
 from sahmc.run.move import Draw, RunState
+from sahmc.tilt.importance import weighted_ess
 from sahmc.warmup.rescue import rescue
 from sahmc.warmup.tempered import TemperedMoves, WarmupContext, run_at_temperature
 
@@ -34,6 +35,8 @@ CURVED_POINTS = 8
 """The number of chains at whose places it is looked how the energy curves."""
 CURVED_COPIES = 16
 """The number of copies of each place that count, where parts may change places."""
+FEWEST_MIXING = 20
+"""The draws of a chain, at least, that tell how fast it mixes."""
 CORRELATED_DIM = 500
 """The largest dimension in which correlations are looked at."""
 
@@ -278,3 +281,17 @@ def some_gradients(context: WarmupContext, draws: np.ndarray) -> tuple[np.ndarra
 def _late(draws: Draw) -> Draw:
     """Return the second half of draws (draw, ...)."""
     return jax.tree.map(lambda x: x[len(x) // 2 :], draws)
+
+
+def mixing(draws: np.ndarray) -> float:
+    """Return the effective draws for each draw of the later half of a pilot, (draw, chain, dim).
+
+    It is that of the coordinate, or of its square, of which the draws know least; 0 where that cannot be told.
+    """
+    late = np.swapaxes(draws[len(draws) // 2 :], 0, 1).astype(float)
+    if late.shape[1] < FEWEST_MIXING:
+        return 0.0
+    z = (late - late.mean(axis=(0, 1))) / np.maximum(late.std(axis=(0, 1)), 1e-300)
+    even = np.full(z.shape[:2], 1 / z[..., 0].size)
+    sizes = np.concatenate([weighted_ess(z, even), weighted_ess(z**2, even)])
+    return float(np.min(np.nan_to_num(sizes))) / even.size

@@ -17,7 +17,7 @@ from sahmc.run.plan import Plan
 from sahmc.run.start import evaluate_starts
 from sahmc.tilt.theta import desired_frequencies
 from sahmc.tilt.tilts import TemperedTilt
-from sahmc.warmup.adapt import adapt, begin_adaptation, favour_posterior, freeze
+from sahmc.warmup.adapt import POSTERIOR_SHARE, adapt, begin_adaptation, favour_posterior, freeze
 from sahmc.warmup.reference import Stay
 from sahmc.warmup.tempered import WarmupContext
 from sahmc.warmup.warmup import WarmedUp
@@ -76,8 +76,8 @@ def warm_start(context: WarmupContext, state: RunState, earlier: WarmedUp, save:
         late=0,
         gradients={"pilot": 0, "climb": 0, "modes": found.spent + adapted.gradients_modes, "adapt": adapted.gradients},
     )
-    alone = int(adapted.modes.num) == 1 and not record.still_new
-    state, setup = favour_posterior(state, adapted.setup, plan, alone)
+    easy = int(adapted.modes.num) == 1 and not record.still_new and float(old.desired[0]) > POSTERIOR_SHARE
+    state, setup = favour_posterior(state, adapted.setup, plan, easy)
     return WarmedUp(
         runner=runner,
         setup=setup,

@@ -21,11 +21,14 @@ from sahmc.tilt.tilts import TemperedTilt
 from sahmc.warmup.adapt import Adapted, adapt, begin_adaptation, favour_posterior, freeze
 from sahmc.warmup.explore import Landscape, explore
 from sahmc.warmup.ladder import Ladder, build_ladder, level_steps, starting_theta
-from sahmc.warmup.pilot import PilotOutcome, run_pilot
+from sahmc.warmup.pilot import PilotOutcome, mixing, run_pilot
 from sahmc.warmup.quotient import Quotient
 from sahmc.warmup.reference import Stay
 from sahmc.warmup.tempered import WarmupContext
 from sahmc.warmup.top import choose_top
+
+LEAST_MIXING = 0.12
+"""The effective draws for each draw of the pilot from which on plain moves mix."""
 
 
 class WarmedUp(NamedTuple):
@@ -92,8 +95,9 @@ def warm_up(context: WarmupContext, state: RunState, save: bool = False, shown: 
     found = found._replace(climb=explored.climb, found=explored.found)
     record = _record(piloted, found, ladder, adapted, theta_0, np.array(state.sahmc.theta.theta))
     record = replace(record, reference=top.record)
-    alone = plan.looks_for_modes and int(adapted.modes.num) == 1 and not record.still_new
-    state, setup = favour_posterior(state, adapted.setup, plan, alone)
+    easy = plan.looks_for_modes and int(adapted.modes.num) == 1 and not record.still_new
+    easy = easy and mixing(piloted.draws) > LEAST_MIXING
+    state, setup = favour_posterior(state, adapted.setup, plan, easy)
     return WarmedUp(
         runner=runner,
         setup=setup,
