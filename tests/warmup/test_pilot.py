@@ -12,6 +12,7 @@ from sahmc.run.journal import Journal
 from sahmc.run.move import RunState
 from sahmc.run.stage import StageRunner
 from sahmc.run.start import evaluate_starts
+from sahmc.warmup.pilot import mixing
 from sahmc.warmup.rescue import rescue
 from sahmc.warmup.tempered import WarmupContext
 
