@@ -28,6 +28,9 @@ WIDTH = 79
 def compare(results: Any, *, prior: Any = None, loo: Any = True) -> Comparison:
     """Compare models of the same data, each by the result of a run: print what is returned, or take ``to_dataframe()``.
 
+    Bayes factors and odds are against the most probable model, the first row. Their errors, and those of probabilities,
+    follow from the errors of the log evidences.
+
     Parameters
     ----------
     results
@@ -39,9 +42,6 @@ def compare(results: Any, *, prior: Any = None, loo: Any = True) -> Comparison:
         Whether to add leave-one-out cross-validation and stacking weights, by ArviZ, a bool. It needs log likelihoods,
         as ``Result.to_datatree(log_likelihood=True)`` does. What cannot be had is left out, and a note says why.
         Default True.
-
-    Bayes factors and odds are against the most probable model, the first row. Their errors, and those of probabilities,
-    follow from the errors of the log evidences.
     """
     _check(results, prior)
     require_flag(loo, "loo")

@@ -3,13 +3,18 @@
 import numpy as np
 import pytest
 
-from sahmc._support.tables import Table, number, shortened, to_places_of
+from sahmc._support.tables import Table, digits_for, number, shortened, to_places_of
 from sahmc._support.words import WIDTH, counted, listed, wrapped
 
 
 def test_a_zero_has_no_sign():
     assert number(-0.0) == "0.00" and to_places_of(0.5, -0.001) == ["0.00"]
     assert number(-1.5) == "-1.50" and number(float("nan")) == "-"
+
+
+def test_a_number_shows_its_spread():
+    assert number(1.31178, digits_for(1.31178, 0.0038)) == "1.3118" and number(12345.678, 8) == "12345.678"
+    assert digits_for(0.24, 0.57) == 3 == digits_for(0.0, 1.0) and digits_for(1e6, 1e-9) == 9
 
 
 def test_a_mean_has_the_digits_of_its_error():

@@ -193,7 +193,7 @@ def test_a_file_torn_at_every_tenth_byte_is_refused_or_done_again(complete):
             elif path.name == checkpoint.CALL:
                 with pytest.raises(ValueError, match=r"call sahmc\.sample again"):
                     sahmc.resume(complete)
-            elif path.name == journal.RESULT:
+            elif path.name in (journal.RESULT, journal.ASKED):
                 assert journal.unsealed(path) is None
             else:
                 assert read_stage(stem) is None

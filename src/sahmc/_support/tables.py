@@ -12,6 +12,8 @@ from sahmc._support.words import WIDTH
 
 NAME_WIDTH = 24
 """The characters that names of rows are left before columns are dropped."""
+LEFT = " style='text-align: left'"
+"""The attribute of a cell of words, which notebooks would put to the right."""
 
 
 @dataclass(frozen=True)
@@ -69,13 +71,15 @@ class Table:
         return replace(self, columns=self.columns[:at] + self.columns[at + 1 :], rows=rows)
 
     def to_html(self) -> str:
-        """Return the table as an HTML element, with all its columns and whole names."""
-        head = "".join(f"<th>{html.escape(cell)}</th>" for cell in [self.corner, *self.columns])
+        """Return the table as an HTML element, with all its columns whole names; without headings it is of words."""
+        words = not any([self.corner, *self.columns])
+        cell = f"<td{LEFT if words else ''}>"
+        head = "".join(f"<th>{html.escape(text)}</th>" for text in [self.corner, *self.columns])
         body = "".join(
-            f"<tr><th>{html.escape(name)}</th>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
+            f"<tr><th{LEFT}>{html.escape(name)}</th>{''.join(f'{cell}{html.escape(text)}</td>' for text in row)}</tr>"
             for name, row in zip(self.names, self.rows, strict=True)
         )
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return f"<table>{'' if words else f'<thead><tr>{head}</tr></thead>'}<tbody>{body}</tbody></table>"
 
 
 def number(value: float, digits: int = 3) -> str:
@@ -86,6 +90,13 @@ def number(value: float, digits: int = 3) -> str:
         size = 0 if value == 0 else math.floor(math.log10(abs(value)))
         return f"{value:z.{max(0, digits - 1 - size)}f}"
     return f"{value:.0f}" if 10**digits <= abs(value) < 1e6 else f"{value:.{digits - 1}e}"
+
+
+def digits_for(value: float, spread: float) -> int:
+    """Return the significant digits of a number that show two of its ``spread``: three at least, nine at most."""
+    if not (value and spread > 0 and math.isfinite(value) and math.isfinite(spread)):
+        return 3
+    return min(9, max(3, 2 + math.floor(math.log10(abs(value))) - math.floor(math.log10(spread))))
 
 
 def to_places_of(error: float, *values: float) -> list[str]:

@@ -197,6 +197,8 @@ def mode_table(record: RunRecord, assigned: ModeAssignment, var_names: Any = Non
     chosen = choose_variables(named(record.draws.values), var_names)
     owner = [name for name, leaf in named(record.draws.values).items() for _ in range(leaf[0, 0].size)]
     order = [int(i) for i in moments.most_different() if owner[i] in chosen]
+    if shown < 2:
+        order.sort(key=lambda i: list(chosen).index(owner[i]))
     return ModeTable(map(one, rows), labels(record.draws.values, 2, record.labels), order, num - shown)
 
 

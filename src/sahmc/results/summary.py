@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sahmc._support.frozen import thawed
-from sahmc._support.tables import Table, number
+from sahmc._support.tables import Table, digits_for, number
 from sahmc._support.types import PositionFn
 from sahmc._support.validate import is_number, require
 from sahmc._support.words import counted, wrapped
@@ -59,21 +59,20 @@ class Summary:
         return pd.DataFrame(self.columns, index=self.names)
 
     def table(self, shown: int = SHOWN_ROWS) -> Table:
-        """Return the first ``shown`` rows as a table of text, rounded to about three significant digits."""
+        """Return the first ``shown`` rows as a table of text, rounded to what is worth reading."""
         rows = [self._row(i) for i in range(min(shown, len(self.names)))]
         interval = [name for name in self.columns if name.startswith("hdi_")]
         return Table("", list(self.columns), self.names[:shown], rows, spare=("mcse", *interval))
 
     def _row(self, i: int) -> list[str]:
-        """Return the cells of one quantity."""
-        cells = []
+        """Return the cells of one quantity: mean and interval show two digits of the standard deviation at least."""
+        cells, sd = [], float(self.columns["sd"][i])
         for name, column in self.columns.items():
             value = float(column[i])
-            if name == "ess":
-                cells.append("-" if np.isnan(value) else f"{value:.0f}")
+            if name in ("ess", "r_hat"):
+                cells.append("-" if np.isnan(value) else f"{value:.{0 if name == 'ess' else 2}f}")
             else:
-                known = name == "r_hat" and not np.isnan(value)
-                cells.append(f"{value:.2f}" if known else number(value, 2 if name == "mcse" else 3))
+                cells.append(number(value, {"mcse": 2, "sd": 3}.get(name) or digits_for(value, sd)))
         return cells
 
     @property

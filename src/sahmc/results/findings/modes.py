@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import jax
 import numpy as np
 
 from sahmc._support.words import counted
 from sahmc.models.positions import labels
+from sahmc.models.relabel import relabel
+from sahmc.results.expectations import resample_index
 from sahmc.results.findings.words import ERROR, WARNING
 from sahmc.results.mode_moments import mode_moments
 from sahmc.results.records import Finding, ModeAssignment, RunRecord
-from sahmc.results.relabelling import relabelled
+from sahmc.results.relabelling import known_symmetries
 
 LEAST_MASS = 0.01
 """The mass from which a mode counts."""
@@ -21,19 +24,25 @@ MODES_NAMED = 4
 """The number of rarely seen modes that are named; the rest are counted."""
 EXPECTED_MASS = 0.2
 """The mass expected of a mode, by its depth and width, from which its absence is reported."""
-QUANTITIES_NAMED = 2
-"""The number of quantities by which a mode is told from the others."""
+QUANTITIES_NAMED, NAMING_DRAWS = 2, 1000
+"""The number of quantities by which a mode is told from the others, and of draws that tell where it is."""
 
 
 def name_modes(record: RunRecord) -> list[str]:
     """Return what to call each mode in a sentence: its label and, where it has draws, its place.
 
-    That is the mean within it of the quantities in which modes differ most.
+    That is the mean within it of the quantities in which modes differ most, from some draws of equal weight.
     """
     seen = record.modes
     if seen is None:
         return []
-    moments = mode_moments(relabelled(record), seen.label, record.weight, len(seen.energy))
+    index = resample_index(record, NAMING_DRAWS, 0)
+    leaves = [np.asarray(leaf[index])[None] for leaf in record.draws.leaves]
+    values, even = jax.tree.unflatten(record.draws.structure, leaves), np.full((1, NAMING_DRAWS), 1 / NAMING_DRAWS)
+    symmetries = known_symmetries(record)
+    if symmetries:
+        values = relabel(values, record.draws.log_density[index][None], even, symmetries)
+    moments = mode_moments(values, seen.label[index][None], even, len(seen.energy))
     names = labels(record.draws.values, 2, record.labels)
     chosen = moments.most_different()[:QUANTITIES_NAMED]
 
