@@ -62,7 +62,7 @@ def test_from_an_empty_folder_to_a_report(tmp_path, capsys, monkeypatch):
     assert code == 0 and again.strip() in out
     code, resumed, _ = said(capsys, "resume", "kept")
     assert code == 0 and resumed.strip() == again.strip()
-    assert "log of the integral of exp(log density):" in again
+    assert "log of the integral of exp(log density)" in again
     check_json(said(capsys, "summary", "run.nc", "--json"))
     check_json(said(capsys, "resume", "kept", "--json", "--out", "other.nc"))
     assert said(capsys, "report", "run.nc")[0] == 0 and (tmp_path / "run.html").stat().st_size > 50_000

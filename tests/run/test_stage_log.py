@@ -2,7 +2,7 @@
 
 from sahmc.run.stage_log import StageLog
 
-ENTRIES = {0: b"first", 1: b"second" * 40, 3: b""}
+ENTRIES = {0: b"first", 1: b"second" * 4, 3: b""}
 
 
 def filled(path):
