@@ -41,6 +41,7 @@ def result():
 def test_copies_are_one_mode_and_every_order_has_its_share(result):
     (mode,) = [mode for mode in result.modes() if mode.mass > 0.01]
     assert mode.copies == 6 and "copies" in str(result.modes())
+    assert (abs(mode.minimum["mu"] - mode.mean["mu"]) < 3 * mode.sd["mu"]).all()  # of the copy that the draws are in
     (symmetry,) = result.symmetries
     assert set(symmetry.names) == {"mu", "sigma", "weights", "precision"}
     order = (np.argsort(result.draws["mu"], axis=-1) * [9, 3, 1]).sum(-1)
