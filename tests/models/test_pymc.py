@@ -95,6 +95,7 @@ def test_the_datatree_has_what_pm_sample_returns():
 def test_pymc_goes_on_from_our_draws():
     model = regression()
     result = quietly(model, draws=50, tune=100, chains=8, tilt="none")
+    assert {"offset", "slope[first]", "slope[second]", "mean[39]"} <= set(result.summary().names)
     ours = result.to_datatree() if NEW else result.to_inferencedata()
     with model:
         likelihood = pm.compute_log_likelihood(ours, progressbar=False)
