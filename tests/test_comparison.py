@@ -12,6 +12,7 @@ from scipy import stats
 
 import sahmc
 from sahmc.comparison import _evidence_columns
+from sahmc.models.stan_predictor import StanPredictor
 from sahmc.results.records import Finding
 
 pytest.importorskip("matplotlib").use("Agg")
@@ -240,3 +241,19 @@ def test_what_needs_the_model_says_so(runs, argument):
     bare = dataclasses.replace(runs["wide"], live=dataclasses.replace(runs["wide"].live, predictor=None))
     with pytest.raises(ValueError, match=f"{argument}=True needs a model of NumPyro, PyMC or Stan"):
         bare.to_datatree(**{argument: True})
+
+
+def test_generated_quantities_of_stan_make_the_groups(runs):
+    result = runs["wide"]
+    mean = result.draws["mean"]
+    values = {"log_lik": stats.norm.logpdf(Y, mean[..., None]), "mean": mean, "y_rep": mean[..., None] + 0 * Y}
+    leaves, structure = jax.tree.flatten(values)
+    draws = dataclasses.replace(result.record.draws, leaves=tuple(leaves), structure=structure)
+    live = dataclasses.replace(result.live, predictor=StanPredictor())
+    stan = sahmc.Result(dataclasses.replace(result.record, draws=draws), live)
+    tree = stan.to_datatree(log_likelihood=True, posterior_predictive=True)
+    assert list(tree["log_likelihood"].data_vars) == list(tree["posterior_predictive"].data_vars) == ["y"]
+    again = tree["posterior"]["mean"].values[..., None]
+    assert np.allclose(tree["log_likelihood"]["y"], stats.norm.logpdf(Y, again))
+    with pytest.raises(ValueError, match="got a Stan program"):
+        stan.to_datatree(prior=True)
