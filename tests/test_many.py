@@ -1,7 +1,10 @@
 """One model, many data sets."""
 
+import inspect
 import multiprocessing
+import os
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +12,10 @@ import numpy as np
 import pytest
 
 import sahmc
+from sahmc._support.processes import Processes
+from sahmc.results.records import Finding
 from sahmc.run.loop import run_chunk
+from sahmc.sampling.many import _shown, _warn
 
 SHORT = dict(draws=20, tune=40, chains=8)
 DATA = [jnp.asarray(np.random.default_rng(i).normal(i, 1, size=5), jnp.float32) for i in range(3)]
@@ -52,6 +58,29 @@ def test_an_executor_gives_the_same_results(results):
     assert all(map(same, results, again))
 
 
+def test_cores_are_processes_that_give_the_same_results(results):
+    again = sahmc.sample_many(log_density, DATA, START, random_seed=0, cores=2, **SHORT)
+    assert all(map(same, results, again))
+
+
+def test_an_error_in_a_process_is_raised_here():
+    with Processes(1) as pool:
+        assert pool.submit(lambda x: x + 1, 2).result() == 3
+        with pytest.raises(ZeroDivisionError):
+            pool.submit(lambda: 1 // 0).result()
+        with pytest.raises(RuntimeError, match="ended before its answer, with the status 3"):
+            pool.submit(os._exit, 3).result()
+
+
+def test_one_warning_tells_of_all_data_sets():
+    wrong = [Finding("rhat", "error", "s", 1.0, "a")]
+    results = [SimpleNamespace(findings=wrong if i % 2 else []) for i in range(60)]
+    with pytest.warns(UserWarning) as told:
+        inspect.unwrap(_warn)(results)
+    assert "30 of 60 data sets" in str(told[0].message) and "data set 3: error rhat" in str(told[0].message)
+    assert len(told) == 1 and str(told[0].message).count("\n") == 21
+
+
 def test_a_folder_keeps_what_is_complete(results, tmp_path):
     call = dict(random_seed=0, checkpoint=tmp_path / "all", **SHORT)
     first = sahmc.sample_many(log_density, DATA[:2], START, **call)
@@ -84,6 +113,8 @@ def test_an_error_tells_by_which_data_set_it_came():
         (dict(datasets=[]), "a list of data sets"),
         (dict(datasets=jnp.zeros((3, 2))), "a list of data sets"),
         (dict(executor=multiprocessing), "a method submit"),
+        (dict(cores=2, executor=ThreadPoolExecutor(1)), "leave one out"),
+        (dict(cores=0), "cores"),
         (dict(model_args=(1,)), "made for each data set"),
         (dict(random_seed="now"), "an int, a NumPy Generator"),
     ],
@@ -103,3 +134,9 @@ def test_dask_with_a_scheduler_and_two_workers_gives_the_same_bits(tmp_path):
     with cluster, distributed.Client(cluster) as client:
         there = sahmc.sample_many(log_density, DATA[:2], START, executor=client.get_executor(), **options)
     assert all(map(same, here, there))
+
+
+def test_a_log_tells_how_many_data_sets_are_done(caplog):
+    with caplog.at_level("INFO", logger="sahmc"):
+        assert list(_shown([1, 2, 3], True)) == [1, 2, 3]
+    assert "compiling; then data sets" in caplog.text and "data sets done after" in caplog.text

@@ -261,7 +261,7 @@ def test_ctrl_c_while_a_run_is_examined_returns_all_its_draws(ctrl_c, monkeypatc
 
 def test_repr_says_the_essentials():
     text = repr(quick())
-    assert all(word in text for word in ("4 chains x 40 draws", "round trips", "gradients", "seed 0"))
+    assert all(word in text for word in ("4 chains of 40 draws", "round trip", "gradients", "seed 0"))
 
 
 def test_a_short_search_and_few_chains_are_told():

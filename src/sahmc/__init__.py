@@ -6,5 +6,8 @@ not wait for JAX.
 
 import lazy_loader
 
+from sahmc._support import front_door
+
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 __all__.remove("numpyro")  # a library that must be installed; a star import need not have it
+front_door.open_with(__getattr__)

@@ -4,6 +4,8 @@ from ._version import __version__ as __version__
 from .algorithm import SAHMCState as SAHMCState
 from .algorithm import init as init
 from .algorithm import sahmc_step as sahmc_step
+from .comparison import Comparison as Comparison
+from .comparison import compare as compare
 from .hamiltonian.implicit import GeneralisedLeapfrog as GeneralisedLeapfrog
 from .hamiltonian.integrators import Leapfrog as Leapfrog
 from .hamiltonian.integrators import MinimumNorm as MinimumNorm
@@ -38,6 +40,7 @@ from .plots.figures import plot_round_trips as plot_round_trips
 from .plots.figures import plot_theta as plot_theta
 from .plots.figures import plot_visits as plot_visits
 from .plots.report import write_report as write_report
+from .results.precision import Precision as Precision
 from .results.records import Finding as Finding
 from .results.result import Result as Result
 from .run.hosts import join_hosts as join_hosts

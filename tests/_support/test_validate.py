@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import sahmc
+from sahmc._support.validate import as_new_file, require_seed
 from sahmc.kernels import KERNELS
 from sahmc.run.loop import run_chunk
 from sahmc.tilt import TILTS
@@ -130,6 +131,20 @@ def test_without_a_gradient_there_is_the_random_walk():
     assert np.isfinite(result.log_density).all()
 
 
+def test_a_file_in_a_folder_that_cannot_be_written_to_is_refused(tmp_path, monkeypatch):
+    assert as_new_file(tmp_path / "run.nc", False) == tmp_path / "run.nc"
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    with pytest.raises(ValueError, match=r"can be written to; got .*, which cannot'\. To fix it, choose another"):
+        as_new_file(tmp_path / "run.nc", False)
+
+
+@pytest.mark.parametrize("seed", [2**63, -1, 0.5, True])
+def test_a_seed_fits_into_63_bits(seed):
+    require_seed(2**63 - 1, "seed")
+    with pytest.raises(ValueError, match=r"seed must be an int of 0 to 2\*\*63 - 1"):
+        require_seed(seed, "seed")
+
+
 def test_a_model_is_a_density_or_prior_and_likelihood():
     for parts in ({}, {"log_prior": jnp.sum}, {"log_density": jnp.sum, "log_prior": jnp.sum}):
         with pytest.raises(ValueError, match="log_density, or both log_likelihood and log_prior"):
@@ -143,3 +158,16 @@ def test_junk_gets_a_clear_error():
         [sys.executable, str(script), "--build"], capture_output=True, text=True, check=False, timeout=120
     )
     assert done.returncode == 0 and "'clear error'" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_folder_that_cannot_be_written_to_is_told_of_before_anything_is_traced(tmp_path, monkeypatch):
+    def never(x):
+        raise AssertionError("the model was called")
+
+    monkeypatch.setattr("sahmc._support.validate.os.access", lambda path, mode: False)
+    with pytest.raises(ValueError, match=f"you may write to; got '{tmp_path}'"):
+        sahmc.sample(never, jnp.zeros(2), checkpoint=tmp_path / "new" / "run")
+    with pytest.raises(ValueError, match=f"you may write to; got '{tmp_path}'"):
+        as_new_file(tmp_path / "run.nc", overwrite=False)
+    with pytest.raises(ValueError, match="holds none"):
+        sahmc.resume(tmp_path / "nothing")

@@ -29,12 +29,13 @@ MAY_IMPORT = {
     "warmup": "run kernels landscape hamiltonian results.records tilt models _support",
     "sampling": "warmup run kernels results results.records tilt models _support _version",
     "plots": "results results.records landscape models _support",
+    "comparison": "plots results _support",
     "interop": "sampling run algorithm kernels hamiltonian tilt models _support",
     "numpyro": "interop models _support",
     "paper": "sampling run algorithm kernels hamiltonian results tilt models testing _support _version",
     "cli": "paper plots sampling run results kernels tilt models testing _support _version",
-    "__init__": "numpyro interop sampling run algorithm plots results results.records kernels landscape hamiltonian "
-    "tilt models _version",
+    "__init__": "numpyro comparison interop sampling run algorithm plots results results.records kernels landscape "
+    "hamiltonian tilt models _version",
 }
 """The rooms, from the cellar up, and what each may import besides its own files."""
 RECORDS = ("sahmc.results.records", "sahmc.results.warmup_record")

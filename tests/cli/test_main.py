@@ -1,12 +1,20 @@
 """The command line, as a person uses it."""
 
+import importlib.util
+import json
+import math
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import jax
+import numpy as np
 import pytest
 
 from sahmc.cli.main import main
+from sahmc.cli.model_file import load_model
 
 pytest.importorskip("matplotlib").use("Agg")
 QUICK = ["--draws", "200", "--tune", "300", "--chains", "8", "--seed", "0", "--quiet"]
@@ -48,12 +56,15 @@ def test_from_an_empty_folder_to_a_report(tmp_path, capsys, monkeypatch):
     code, out, _ = said(capsys, "init")
     assert code == 0 and "sahmc sample model.py" in out
     code, out, err = said(capsys, "sample", "model.py", "--out", "run.nc", "--checkpoint", "kept", *QUICK)
-    assert code == 0, err
+    assert code == 0 and not err
     assert "location[1]" in out and "Modes:" in out and "sahmc report run.nc" in out
     code, again, _ = said(capsys, "summary", "run.nc")
     assert code == 0 and again.strip() in out
     code, resumed, _ = said(capsys, "resume", "kept")
     assert code == 0 and resumed.strip() == again.strip()
+    assert "log of the integral of exp(log density):" in again
+    check_json(said(capsys, "summary", "run.nc", "--json"))
+    check_json(said(capsys, "resume", "kept", "--json", "--out", "other.nc"))
     assert said(capsys, "report", "run.nc")[0] == 0 and (tmp_path / "run.html").stat().st_size > 50_000
     assert said(capsys, "plot", "run.nc", "--out", "sheet.png")[0] == 0 and (tmp_path / "sheet.png").exists()
     for command, path in (("report", "run.html"), ("plot", "sheet.png")):
@@ -64,7 +75,91 @@ def test_from_an_empty_folder_to_a_report(tmp_path, capsys, monkeypatch):
         assert Path("run.nc").read_bytes() == whole
 
 
-def test_a_run_that_is_not_to_be_trusted_exits_with_one(tmp_path, capsys):
+def check_json(answer):
+    """One object on standard output, of the run of the example: two thirds and one third, a known integral."""
+    code, out, _ = answer
+    found = json.loads(out)
+    assert code == 0 and found["trusted"] is True
+    assert found["findings"] == [] or {"code", "severity", "sentence", "advice"} <= set(found["findings"][0])
+    assert set(found["summary"]) == {"location[0]", "location[1]", "log_scale"}
+    row = found["summary"]["log_scale"]
+    assert abs(row["mean"]) < 4 * row["mcse"] and {"sd", "ess", "r_hat"} <= set(row)
+    masses = [mode["mass"] for mode in found["modes"]]
+    assert abs(masses[0] - 2 / 3) < 4 * found["modes"][0]["mcse"] and len(masses) == 2
+    evidence = found["log_evidence"]
+    assert abs(evidence["mean"] - 1.5 * math.log(2 * math.pi)) < 4 * evidence["mcse"] and evidence["prior"] is False
+    assert found["settings"]["random_seed"] == 0 and found["num_gradients"] > 0
+
+
+@pytest.mark.parametrize(
+    ("given", "position"),
+    [
+        ("1,2", [1.0, 2.0]),
+        ("[1, 2]", [1.0, 2.0]),
+        ('{"mu": [1, 2.5], "s": 3}', {"mu": [1.0, 2.5], "s": 3.0}),
+        ('{"deep": {"er": [[1, 2], [3, 4]]}}', {"deep": {"er": [[1.0, 2.0], [3.0, 4.0]]}}),
+        ('[{"mu": 1}, {"mu": 2}]', [{"mu": 1.0}, {"mu": 2.0}]),
+        ("there.json", {"mu": 7.0}),
+        ("named", {"mu": 0.5}),
+    ],
+)
+def test_starts_are_numbers_names_or_json(given, position, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "m.py").write_text("named = {'mu': 0.5}\ndef log_density(x):\n    return 0.0\n")
+    (tmp_path / "there.json").write_text('{"mu": 7}')
+    init = load_model("m.py", given, None).init
+    assert all(np.asarray(leaf).dtype.kind == "f" for leaf in jax.tree.leaves(init))
+    many = isinstance(position, list) and isinstance(position[0], dict)
+    for one, two in zip(init, position, strict=True) if many else [(init, position)]:
+        assert (one.tolist() if hasattr(one, "tolist") else plain(one)) == two
+
+
+def plain(position):
+    return {k: plain(v) if isinstance(v, dict) else np.asarray(v).tolist() for k, v in position.items()}
+
+
+def test_a_crash_is_told_apart_from_bad_input(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "crash.py").write_text("def log_density(x):\n    raise RuntimeError('no such file of mine')\n")
+    code, _, err = said(capsys, "sample", "crash.py", "--init", "0,0", *QUICK)
+    assert code == 1 and "RuntimeError: no such file of mine" in err and "--debug" in err and "Traceback" not in err
+    with pytest.raises(RuntimeError, match="of mine"):
+        main(["sample", "crash.py", "--init", "0,0", *QUICK, "--debug"])
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(tmp_path):
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "sahmc.cli.main", "init", str(tmp_path / "model.py")]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert done.returncode == 141 and not done.stderr and (tmp_path / "model.py").exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "missing", "extra"),
+    [
+        (["sample", "good.py", "--init", "0,0", "--out", "run.nc"], "h5netcdf", "io"),
+        (["sample", "good.py", "--init", "0,0", "--out", "run.zarr"], "zarr", "io"),
+        (["summary", "there.nc"], "h5netcdf", "io"),
+        (["report", "there.nc"], "matplotlib", "plots"),
+        (["plot", "there.nc"], "matplotlib", "plots"),
+        (["demo"], "matplotlib", "plots"),
+        (["paper", "run", "mixture"], "matplotlib", "plots"),
+    ],
+)
+def test_what_is_missing_is_said_before_anything_is_computed(args, missing, extra, tmp_path, capsys, monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == missing else find(name))
+    monkeypatch.setattr("sahmc.sampling.make_plan", None)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "good.py").write_text("def log_density(x):\n    return -(x**2).sum()\n")
+    (tmp_path / "there.nc").write_text("something")
+    code, _, err = said(capsys, *args)
+    assert code == 2 and f"pip install 'sahmc[{extra}]'" in err
+
+
+def test_a_run_that_is_not_to_be_trusted_exits_with_three_and_tells_programs_why(tmp_path, capsys):
     """Two modes far apart, plain HMC, chains started in both: they disagree."""
     (tmp_path / "far.py").write_text(
         "import jax\n"
@@ -72,8 +167,14 @@ def test_a_run_that_is_not_to_be_trusted_exits_with_one(tmp_path, capsys):
         "def both(key):\n    return 40.0 * jnp.sign(jax.random.normal(key)) * jnp.ones(2)\n"
         "def log_density(x):\n    return jnp.logaddexp(-0.5*jnp.sum((x-40)**2), -0.5*jnp.sum((x+40)**2))\n"
     )
-    code, out, _ = said(capsys, "sample", tmp_path / "far.py", "--init", "both", "--tilt", "none", *QUICK)
-    assert code == 1 and "Do not trust this run" in out and "R-hat" in out
+    loud = [word for word in QUICK if word != "--quiet"]
+    code, out, err = said(capsys, "sample", tmp_path / "far.py", "--init", "both", "--tilt", "none", *loud, "--json")
+    found = json.loads(out)
+    assert code == 3 and found["trusted"] is False and found["log_evidence"] is None
+    assert ("rhat", "error") in {(finding["code"], finding["severity"]) for finding in found["findings"]}
+    lines = err.splitlines()  # which tell of the progress, since there is no terminal
+    assert "compiling; then" in lines[0] and "draw done" in lines[-1]
+    assert all(re.match(r"\d\d:\d\d:\d\d \w", line) for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -85,6 +186,9 @@ def test_a_run_that_is_not_to_be_trusted_exits_with_one(tmp_path, capsys):
         (["sample", "empty.py"], "log_density"),
         (["sample", "good.py:other"], "log_density"),
         (["sample", "good.py", "--init", "a,b"], "--init"),
+        (["sample", "good.py", "--init", '{"mu": "zero"}'], "--init"),
+        (["sample", "good.py", "--init", '{"mu": [1, [2]]}'], "--init"),
+        (["sample", "good.py", "--init", '{"mu": '], "--init"),
         (["sample", "good.py"], "initvals are needed"),
         (["sample", "good.py", "--init", "0,0", "--draws", "0"], "draws"),
         (["sample", "good.py", "--init", "0,0", "--kernel", "gibbs"], "kernel"),

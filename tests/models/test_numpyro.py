@@ -112,6 +112,19 @@ def test_plates_are_dims_of_latent_variables():
     assert made.labels.dims["effect_decentered"] == ("school",) == made.labels.dims["y"]
 
 
+def test_plates_are_dims_of_deterministics_where_sizes_tell():
+    def model():
+        with numpyro.plate("county", 3):
+            a = numpyro.sample("a", dist.Normal(0, 1))
+            numpyro.deterministic("twice", 2 * a)
+            numpyro.deterministic("pairs", jnp.stack([a, -a], axis=-1))
+            numpyro.deterministic("square", jnp.outer(a, a))
+            numpyro.deterministic("total", a.sum())
+
+    dims = sahmc.from_numpyro(model).labels.dims
+    assert dict(dims) == {"a": ("county",), "twice": ("county",), "pairs": ("county", "pairs_dim_1")}
+
+
 def _with(pair):
     return (pair[0], *pair[1])
 

@@ -36,7 +36,7 @@ def test_visits_and_marginals_are_shares(runs):
     for result in runs.values():
         share, desired = plot_data.visit_shares(result.record)
         assert np.isclose(share.sum(), 1) and np.isclose(desired.sum(), 1, atol=1e-5)
-        found = plot_data.marginal(result.record)
+        found = plot_data.marginals(result.record)[0]
         width = np.diff(found.edges)
         assert np.isclose((found.posterior * width).sum(), 1) and np.isclose((found.tilted * width).sum(), 1)
 
@@ -47,3 +47,13 @@ def test_the_coordinates_shown_are_those_that_tell_modes_apart(runs):
     draws = dataclasses.replace(result.record.draws, leaves=(np.concatenate([noise, result.draws[..., :1]], axis=2),))
     assert plot_data.chosen_coordinates(dataclasses.replace(result.record, draws=draws), 1).names == ["x[3]"]
     assert plot_data.chosen_coordinates(runs["none"].record, 1).names == ["x[0]"]
+
+
+def test_a_plot_of_one_mode_has_draws_of_it_alone(runs):
+    record = runs["tempered"].record
+    whole, inside = plot_data.posterior_scatter(record, 2), plot_data.posterior_scatter(record, 2, mode=1)
+    assert set(inside.mode) == {1} and set(whole.mode) >= {0, 1, 2} and inside.names == whole.names
+    assert set(plot_data.energy_trace(record, mode=1).mode) == {1}
+    centre = np.median(inside.points[:, 0])
+    edges = plot_data.marginals(record, mode=1)[0].edges
+    assert edges[0] > centre - 6 and edges[-1] < centre + 6

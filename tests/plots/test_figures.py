@@ -28,6 +28,21 @@ def test_every_plot_draws(runs, name):
         assert ax.collections or ax.lines or ax.patches
     if name == "tempered":
         assert "Barrier" in sahmc.plot_ladder(runs[name]).get_title()
+        assert "within mode 1" in runs[name].plot_pair(mode=1).get_title()
+        assert "within mode 1" in runs[name].plot_overview(mode=1).axes[2].get_title()
     figure = sahmc.plot_overview(runs[name])
     assert len(figure.axes) == 6
+    matplotlib.pyplot.close("all")
+
+
+def test_variables_are_chosen_by_name_and_shown_with_their_coords(runs):
+    result = runs["tempered"].assign_coords({"axis": ["east", "north"]}, {"x": ["axis"]})
+    assert [ax.get_xlabel() for ax in result.plot_marginal(var_names="x").flat] == ["x[east]", "x[north]"]
+    assert result.plot_pair(var_names=["x"]).get_ylabel() == "x[north]"
+    for plot in (result.plot_pair, result.plot_marginal, result.plot_overview):
+        with pytest.raises(ValueError, match="var_names must be"):
+            plot(var_names=["z"])
+        with pytest.raises(ValueError, match="mode must be"):
+            plot(mode=9)
+    assert result.plot_ladder().get_title() == sahmc.plot_ladder(result).get_title()
     matplotlib.pyplot.close("all")

@@ -8,7 +8,9 @@ import pytest
 
 import sahmc
 from sahmc.results.findings.agreement import DRIFT_WARNING, LEAST_ESS, RHAT_WARNING, check_agreement
+from sahmc.results.findings.examine import examine
 from sahmc.results.findings.ladder import check_evidence, check_ladder
+from sahmc.results.findings.listing import Findings
 from sahmc.results.findings.modes import check_modes
 from sahmc.results.findings.moves import check_moves
 from sahmc.results.records import ModeAssignment
@@ -144,3 +146,30 @@ def test_a_constant_that_rounds_the_energy_away():
 
 def test_evidence_is_not_asked_of_a_run_without_a_prior(result):
     assert list(check_evidence(result.record)) == []
+
+
+def test_findings_print_as_sentences_and_escape(result):
+    bad = "<script>alert(1)</script>"
+    some = Findings(
+        (sahmc.Finding("rhat", "error", f"Chains disagree in {bad} {'very ' * 30}much.", 2.0, "Raise it."),)
+    )
+    assert str(some).startswith(
+        "Do not trust this run: 1 error.\nerror: Chains disagree"
+    ) and "Raise it. [rhat]" in str(some)
+    assert max(map(len, str(some).splitlines())) <= 80
+    assert "<script" not in some._repr_html_() and "&lt;script&gt;" in some._repr_html_()
+    assert str(Findings()) == "No findings." and result.findings == result.record.findings
+    assert Findings((some[0]._replace(severity="warning"),) * 2).verdict == "2 warnings."
+
+
+def test_findings_speak_of_names(result):
+    """Of variables with their coords, and of modes by their label and what they differ in."""
+    named = result.assign_coords({"axis": ["east", "north"]}, {"x": ["axis"]}).record
+    label = np.broadcast_to(np.arange(8)[:, None] // 7, result.energy.shape)  # the last chain alone sees mode 1
+    modes = result.mode_assignment._replace(label=label, known=np.ones(3, bool), expected=np.zeros(3))
+    found = examine(dataclasses.replace(named, modes=modes), result.draws)
+    told = next(f.sentence for f in found if f.code == "modes")
+    assert told.startswith("Mode 1 (near ") and "was seen by 1 of 8 chains" in told
+    far = {"x": result.draws["x"] + 50 * (np.arange(8) // 4)[:, None, None] * np.array([0, 1]), "y": result.draws["y"]}
+    rhat = next(f for f in examine(named, far) if f.code == "rhat")
+    assert "x[north]" in rhat.sentence

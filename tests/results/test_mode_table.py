@@ -1,6 +1,7 @@
 """The table of modes: its rows are the labels of the draws, and its masses sum to 1."""
 
 import dataclasses
+import pickle
 
 import numpy as np
 import pytest
@@ -31,11 +32,13 @@ def test_row_k_is_label_k_and_the_heaviest_come_first(result):
 def test_any_number_of_modes_has_a_row(result):
     """More than a byte can number, with moments of their own."""
     draws = np.arange(result.energy.size).reshape(result.energy.shape) % 300
-    table = mode_table(result.record, relabelled(result, draws, 300))
+    even = np.full(result.energy.shape, -np.log(result.energy.size))
+    record = dataclasses.replace(result.record, draws=dataclasses.replace(result.record.draws, log_weight=even))
+    table = mode_table(record, relabelled(result, draws, 300))
+    assert "and 260 more" in str(table)
     assert len(table) == 300 and sum(mode.mass for mode in table) == pytest.approx(1)
     mine = draws == 299
-    weight = result.weight[mine] / result.weight[mine].sum()
-    assert np.allclose(table[299].mean["x"], weight @ result.draws["x"][mine])
+    assert np.allclose(table[299].mean["x"], result.draws["x"][mine].mean(axis=0))
 
 
 def test_draws_of_no_mode_are_the_last_row(result):
@@ -68,3 +71,37 @@ def test_plots_cope_with_draws_of_no_mode_and_with_many_modes(result):
     assert np.array_equal(found, label) and len(mass) == 40
     assert data.chosen_coordinates(record, 2).values.shape[2] == 2
     assert figures._colours(np.array([-1, 39])) == ["0.6", "0.6"]
+
+
+def test_what_modes_differ_in_is_shown_first_and_the_rest_can_be_asked_for(result):
+    table = result.assign_coords({"axis": ["east", "north"]}, {"x": ["axis"]}).modes()
+    assert {table.names[i] for i in table.shown[:2]} == {"x[east]", "x[north]"}
+    text = str(table)
+    assert "x[east]" in text and max(map(len, text.splitlines())) <= 80 and "more, in to_dataframe()" in text
+    only = str(result.modes(var_names="y"))
+    assert "y[0, 0]" in only and "x[" not in only
+    with pytest.raises(ValueError, match="'x', 'y'"):
+        result.modes(var_names=["z"])
+
+
+def test_the_lowest_point_is_told_in_the_variables_of_the_user(result):
+    """The density there is that of the table, and no draw of the mode has a higher one."""
+    table = result.modes()
+    for mode in table:
+        centre = min((-6.0, 4.0, 0.0), key=lambda x: abs(x - mode.mean["x"][0]))
+        assert np.allclose(mode.minimum["x"], centre, atol=0.05) and np.allclose(mode.minimum["y"], 0, atol=0.05)
+        assert mode.energy <= -result.log_density[result.mode_assignment.label == mode.label].max() + 1e-3
+    frame = table.to_dataframe()
+    assert np.allclose(frame["x[0]_minimum"], [mode.minimum["x"][0] for mode in table])
+    assert np.allclose(frame["y[1, 1]_sd"], [mode.sd["y"][1, 1] for mode in table])
+
+
+def test_modes_of_hardly_any_mass_are_left_out_and_counted(result):
+    label = np.zeros(result.energy.shape, int)
+    label.flat[np.argsort(result.weight.ravel())[:5]] = 1
+    table = mode_table(result.record, relabelled(result, label, 3))
+    assert [mode.label for mode in table] == [0] and table.left_out == 2
+    assert "2 modes of hardly any mass are left out" in str(table) and "left out" in table._repr_html_()
+    assert "-0.00" not in str(table)
+    copy = pickle.loads(pickle.dumps(table))
+    assert str(copy) == str(table) and isinstance(copy, type(table))

@@ -1,6 +1,7 @@
 """A run that is killed goes on to the same bits, and what is torn is never taken for whole."""
 
 import dataclasses
+import errno
 import os
 import random
 import shutil
@@ -23,6 +24,8 @@ from sahmc.run import loop as run
 from sahmc.run.folder_lock import FolderLock
 from sahmc.run.journal import DiskJournal
 from sahmc.run.plan import Plan
+from sahmc.run.stage_files import read_stage
+from sahmc.sampling import outcome
 
 OPTIONS = {"draws": 300, "tune": 120, "chains": 8, "random_seed": 3, "progressbar": False}
 
@@ -55,19 +58,57 @@ def kept(tmp_path_factory):
 
 
 @pytest.fixture
-def copy(kept, tmp_path):
+def complete(kept, tmp_path):
     shutil.copytree(kept, tmp_path / "copy")
     return tmp_path / "copy"
 
 
-def test_keeping_a_run_changes_no_bit_of_it_and_a_complete_one_is_read_back(whole, kept, monkeypatch):
-    def never(*args):
-        raise AssertionError("a move was made")
+@pytest.fixture
+def copy(complete):
+    """A run that has made all its draws and was killed before it was examined."""
+    (complete / journal.RESULT).unlink()
+    return complete
 
+
+def never(*args):
+    raise AssertionError("something was done anew")
+
+
+def test_keeping_a_run_changes_no_bit_of_it_and_a_complete_one_is_gone_through_without_a_move(whole, copy, monkeypatch):
     monkeypatch.setattr(run, "run_chunk", never)
-    again = sample(checkpoint=kept)
-    assert same(whole, again) and same(whole, sahmc.resume(kept, progressbar=False))
-    assert isinstance(again.draws.base, np.memmap)
+    again = sample(checkpoint=copy)
+    assert same(whole, again) and isinstance(again.draws.base, np.memmap)
+    assert (copy / journal.RESULT).exists()
+
+
+def test_a_complete_run_is_read_back_and_only_then_gone_through_when_something_is_asked(whole, complete, monkeypatch):
+    with monkeypatch.context() as patch:
+        for name in ("warm_up", "examine", "start_chains"):
+            patch.setattr(outcome, name, never)
+        again = sample(checkpoint=complete)
+        assert same(whole, again) and same(whole, sahmc.resume(complete, progressbar=False))
+        assert isinstance(again.draws.base, np.memmap)
+        assert again.settings["sampling_time"] > 0 and again.live.has_positions
+    assert np.array_equal(again.live.step_scale, whole.live.step_scale)
+    assert len(list(complete.iterdir())) < 10
+
+
+def test_all_that_a_run_may_keep_is_read_back(tmp_path, monkeypatch):
+    """A prior apart, trajectories that grow, something kept in place of positions, and draws of the warm-up."""
+    model = sahmc.Model(log_likelihood=log_density, log_prior=lambda x: -0.05 * jnp.sum(x**2))
+    options = {"draws": 20, "tune": 40, "chains": 4, "kernel": "nuts", "tilt": "none", "save_warmup": True}
+    options |= {"keep": lambda x: {"sum": x.sum(), "far": x > 0}, "checkpoint": tmp_path / "run"}
+    one = sample(model, **options)
+    monkeypatch.setattr(outcome, "warm_up", never)
+    two = sample(model, **options)
+    assert same(one, two) and two.warmup_draws is not None and two.record.draws.tree_depth is not None
+
+
+@pytest.mark.parametrize("name", [journal.RESULT, "*-draw.rows", "*-draw.state"])
+def test_a_complete_run_with_a_torn_file_is_gone_through_again(name, whole, complete):
+    path = next(complete.glob(name))
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    assert same(whole, sample(checkpoint=complete))
 
 
 class Killed(BaseException):
@@ -138,41 +179,39 @@ def test_killed_for_good_and_resumed(whole, tmp_path):
     assert same(whole, sample(checkpoint=tmp_path / f"run{runs}"))
 
 
-def whole_stage(path):
-    return journal.read_stage(path.with_suffix("")) is not None
-
-
-def test_a_file_torn_at_every_tenth_byte_is_refused_or_done_again(whole, copy):
-    """Never taken for whole: every state is either what was written or forgotten."""
-    files = sorted(p for p in copy.iterdir() if p.name != "lock" and p.stat().st_size)
-    chosen = [p for p in files if p.suffix in (".json", ".pickle")] + files[:4] + files[-2:]
-    for path in chosen:
+def test_a_file_torn_at_every_tenth_byte_is_refused_or_done_again(complete):
+    """Never taken for whole: all that is read is either what was written or forgotten."""
+    stem = next(complete.glob("*-draw.state")).with_suffix("")
+    for path in sorted(p for p in complete.iterdir() if p.stat().st_size and p.name != journal.LOG):
         content = path.read_bytes()
-        step = 10 if len(content) < 40_000 else len(content) // 1000
+        step = 10 if len(content) < 10_000 else len(content) // 500
         for cut in range(0, len(content), step):
             path.write_bytes(content[:cut])
             if path.name == checkpoint.RUN:
                 with pytest.raises(ValueError, match="nothing was changed"):
-                    checkpoint.recorded(copy)
+                    checkpoint.recorded(complete)
             elif path.name == checkpoint.CALL:
                 with pytest.raises(ValueError, match=r"call sahmc\.sample again"):
-                    sahmc.resume(copy)
+                    sahmc.resume(complete)
+            elif path.name in (journal.RESULT, journal.ASKED):
+                assert journal.unsealed(path) is None
             else:
-                assert not whole_stage(path)
+                assert read_stage(stem) is None
         path.write_bytes(content)
-    assert all(whole_stage(p) for p in files if p.suffix == ".state")
+    assert read_stage(stem) is not None
 
 
-@pytest.mark.parametrize("which", [0, 10, -1])
-@pytest.mark.parametrize("kind", ["state", "rows"])
-def test_a_run_with_a_torn_file_ends_in_the_same_bits(which, kind, whole, copy):
-    path = sorted(copy.glob(f"*.{kind}"))[which]
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.6, 0.999])
+@pytest.mark.parametrize("name", [journal.LOG, "*-draw.state", "*-draw.rows"])
+def test_a_run_with_a_torn_file_ends_in_the_same_bits(share, name, whole, copy):
+    path = next(copy.glob(name))
+    path.write_bytes(path.read_bytes()[: int(path.stat().st_size * share)])
     assert same(whole, sample(checkpoint=copy))
 
 
-def test_a_flipped_bit_is_seen(whole, copy):
-    path = sorted(copy.glob("*.rows"))[-1]
+@pytest.mark.parametrize("name", [journal.LOG, "*-draw.rows"])
+def test_a_flipped_bit_is_seen(name, whole, copy):
+    path = next(copy.glob(name))
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
@@ -214,6 +253,29 @@ def test_a_folder_with_something_else_in_it_is_refused(tmp_path):
         sahmc.resume(tmp_path / "nothing")
 
 
+def test_a_folder_that_cannot_be_written_to_is_refused_before_anything_is_computed(tmp_path, monkeypatch):
+    def never(x):
+        raise AssertionError("the log density was called")
+
+    monkeypatch.setattr("os.access", lambda path, mode: path != tmp_path)
+    for folder in (tmp_path, tmp_path / "new" / "run"):
+        with pytest.raises(ValueError, match=f"can be written to; got '{tmp_path}, which cannot'"):
+            sahmc.sample(never, jnp.zeros(2), checkpoint=folder)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_cannot_be_read_or_made_is_told(tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match=r"a folder that can be read; got .*too long\. To fix it"):
+        checkpoint.recorded(tmp_path / ("x" * 300))
+
+    def refuse(*_, **__):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(ValueError, match=r"a folder that can be made; got .*Read-only file system\. To fix it"):
+        checkpoint.open_checkpoint(tmp_path / "run", {}, 0, {})
+
+
 def test_two_processes_do_not_write_to_one_folder(copy):
     with closing(FolderLock(copy)), pytest.raises(ValueError, match="one process at a time"):
         sample(checkpoint=copy)
@@ -240,10 +302,11 @@ def test_of_two_runs_begun_at_once_in_a_new_folder_one_is_refused(tmp_path, monk
 
 def test_stages_of_another_run_are_refused(copy, tmp_path):
     sample(checkpoint=tmp_path / "other", random_seed=4)
-    for path in (tmp_path / "other").glob("[0-9]*"):
-        shutil.copy(path, copy / path.name)
-    with pytest.raises(ValueError, match="of another run"):
-        sample(checkpoint=copy)
+    for pattern in ("[0-9]*", journal.LOG):
+        for path in (tmp_path / "other").glob(pattern):
+            shutil.copy(path, copy / path.name)
+        with pytest.raises(ValueError, match="of another run"):
+            sample(checkpoint=copy)
 
 
 def mirrored(sign):
@@ -283,7 +346,12 @@ def test_settings_that_change_bits_are_seen(copy, monkeypatch):
         sample(checkpoint=copy)
 
 
-def test_a_complete_run_in_a_folder_that_can_only_be_read(whole, copy, monkeypatch):
+@pytest.mark.parametrize("examined", [True, False])
+def test_a_complete_run_in_a_folder_that_can_only_be_read(examined, whole, complete, monkeypatch):
+    copy = complete
+    if not examined:
+        (copy / journal.RESULT).unlink()
+
     def read_only(path, mode="r", **options):
         if mode not in ("r", "rb"):
             raise PermissionError(path)
@@ -304,7 +372,7 @@ def test_a_complete_run_in_a_folder_that_can_only_be_read(whole, copy, monkeypat
 def test_left_overs_are_cleared_away_and_files_of_others_are_not(whole, copy):
     (copy / ".part-abc").write_text("half a state")
     (copy / "999-notes.txt").write_text("mine")
-    sorted(copy.glob("*.state"))[2].unlink()
+    next(copy.glob("*-draw.state")).unlink()
     assert same(whole, sample(checkpoint=copy))
     assert not (copy / ".part-abc").exists() and (copy / "999-notes.txt").read_text() == "mine"
 

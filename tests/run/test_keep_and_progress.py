@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import sahmc
-from sahmc.run.progress import Progress, make_bars
 
 pytest.importorskip("matplotlib").use("Agg")
 
@@ -42,12 +41,3 @@ def test_progress_is_told(set1):
     last = {p.stage: p for p in told}
     assert last["draw"].done == last["draw"].total and last["adapt"].regions > 1
     assert all(0 <= p.acceptance_rate <= 1 and p.done <= p.total for p in told)
-
-
-def test_bars_say_that_programs_are_compiled_before_the_first_move():
-    display, show = make_bars({"pilot": 10, "draw": 20})
-    notes = [task.fields["note"] for task in display.tasks]
-    assert notes == ["compiling", ""]
-    show(Progress("pilot", 10, 0.8, 0, 1, 1, 0, done=10, total=10))
-    notes = [task.fields["note"] for task in display.tasks]
-    assert notes[0] == "accept 0.80" and "compiling" in notes[1]

@@ -24,7 +24,7 @@ def test_a_chain_on_a_plateau_goes_on_where_others_are():
 
     starts = [jnp.full(2, 100.0), *(jnp.full(2, 0.1 * k) for k in range(15))]
     result = sahmc.sample(log_density, starts, chains=16, draws=100, tune=400, random_seed=0, progressbar=False)
-    assert "1 chains could not come down" in repr(result.warmup)
+    assert "1 chain could not come down" in repr(result.warmup)
     assert not any(finding.code == "stranded" for finding in result.findings)  # dealt with, so no fault of the draws
     assert result.warmup.pilot.stranded == 1 and (result.log_density > -1000).all()
     mean = result.expectation()

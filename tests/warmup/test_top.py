@@ -71,7 +71,7 @@ def test_a_short_way_ends_in_the_prior():
     result, found = run(model(1.0, sd=0.5))
     assert result.warmup.reference is None and result.record.prior_mass is None
     assert abs(found.mean - evidence(1.0, sd=0.5)) < 4 * found.mcse
-    assert "\nlog evidence: " in str(result.summary())
+    assert "\nlog evidence -" in str(result.summary())
 
 
 def test_the_longer_the_way_the_less_need_a_reference_be_like_the_posterior():

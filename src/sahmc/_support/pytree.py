@@ -47,7 +47,7 @@ def strategy(cls: type[T]) -> type[T]:
         return [getattr(obj, n) for n in data], tuple(getattr(obj, n) for n in meta)
 
     def unflatten(aux: tuple[Any, ...], leaves: Any) -> T:
-        return _assembled(cls, dict([*zip(data, leaves, strict=True), *zip(meta, aux, strict=True)]))
+        return assembled(cls, dict([*zip(data, leaves, strict=True), *zip(meta, aux, strict=True)]))
 
     jax.tree_util.register_pytree_node(cls, flatten, unflatten)
     return cls
@@ -72,10 +72,10 @@ def updated(obj: T, **changes: Any) -> T:
     For values that are traced, which no check can look at; elsewhere use ``dataclasses.replace``.
     """
     fields = {field.name: getattr(obj, field.name) for field in dataclasses.fields(obj)}  # type: ignore[arg-type]
-    return _assembled(type(obj), {**fields, **changes})
+    return assembled(type(obj), {**fields, **changes})
 
 
-def _assembled(cls: type[T], fields: dict[str, Any]) -> T:
+def assembled(cls: type[T], fields: dict[str, Any]) -> T:
     """Return an object with these fields, without a call of its ``__init__``."""
     obj = object.__new__(cls)
     for name, value in fields.items():

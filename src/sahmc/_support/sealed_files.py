@@ -25,9 +25,11 @@ def sealed(content: bytes) -> bytes:
 
 def unsealed(path: Path) -> bytes | None:
     """Return the content of a sealed file; None if there is no such file, or not the whole of it."""
-    if not path.exists():
-        return None
-    data = path.read_bytes()
+    return opened(path.read_bytes()) if path.exists() else None
+
+
+def opened(data: bytes) -> bytes | None:
+    """Return the content that ``sealed`` has put a checksum in front of; None if it is not the whole of it."""
     return data[DIGEST_BYTES:] if sealed(data[DIGEST_BYTES:]) == data else None
 
 

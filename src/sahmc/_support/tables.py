@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import html
 import math
-from dataclasses import dataclass
+import re
+from collections import Counter
+from dataclasses import dataclass, replace
+
+from sahmc._support.words import WIDTH
+
+NAME_WIDTH = 24
+"""The characters that names of rows are left before columns are dropped."""
+LEFT = " style='text-align: left'"
+"""The attribute of a cell of words, which notebooks would put to the right."""
 
 
 @dataclass(frozen=True)
@@ -19,10 +28,14 @@ class Table:
     """The names of the rows."""
     rows: list[list[str]]
     """The cells, row by row."""
+    spare: tuple[str, ...] = ()
+    """The columns that are dropped first, in this order, where a terminal has no room for them."""
 
     def __str__(self) -> str:
-        lines = [[self.corner, *self.columns], *([name, *row] for name, row in zip(self.names, self.rows, strict=True))]
-        widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+        fitted = self.fitted()
+        widths = fitted._widths()
+        head = [fitted.corner, *fitted.columns]
+        lines = [head, *([name, *row] for name, row in zip(fitted.names, fitted.rows, strict=True))]
         return "\n".join(
             "  ".join(
                 [line[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True))]
@@ -30,14 +43,43 @@ class Table:
             for line in lines
         )
 
+    @property
+    def width(self) -> int:
+        """The characters of its longest line, as it is."""
+        return sum(self._widths()) + 2 * len(self.columns)
+
+    def _widths(self) -> list[int]:
+        lines = [[self.corner, *self.columns], *([name, *row] for name, row in zip(self.names, self.rows, strict=True))]
+        return [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+
+    def fitted(self, width: int = WIDTH) -> Table:
+        """Return the table no wider than ``width``: spare columns are dropped if names have no room, then names cut."""
+        table = self
+        for column in self.spare:
+            if table.width <= width or table._room(width) >= NAME_WIDTH:
+                break
+            table = table._without(column)
+        return replace(table, names=shortened(table.names, max(table._room(width), 8)))
+
+    def _room(self, width: int) -> int:
+        """Return the characters that the cells leave to the names."""
+        return width - (self.width - self._widths()[0])
+
+    def _without(self, column: str) -> Table:
+        at = self.columns.index(column)
+        rows = [row[:at] + row[at + 1 :] for row in self.rows]
+        return replace(self, columns=self.columns[:at] + self.columns[at + 1 :], rows=rows)
+
     def to_html(self) -> str:
-        """Return the table as an HTML element."""
-        head = "".join(f"<th>{html.escape(cell)}</th>" for cell in [self.corner, *self.columns])
+        """Return the table as an HTML element, with all its columns whole names; without headings it is of words."""
+        words = not any([self.corner, *self.columns])
+        cell = f"<td{LEFT if words else ''}>"
+        head = "".join(f"<th>{html.escape(text)}</th>" for text in [self.corner, *self.columns])
         body = "".join(
-            f"<tr><th>{html.escape(name)}</th>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
+            f"<tr><th{LEFT}>{html.escape(name)}</th>{''.join(f'{cell}{html.escape(text)}</td>' for text in row)}</tr>"
             for name, row in zip(self.names, self.rows, strict=True)
         )
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return f"<table>{'' if words else f'<thead><tr>{head}</tr></thead>'}<tbody>{body}</tbody></table>"
 
 
 def number(value: float, digits: int = 3) -> str:
@@ -46,5 +88,46 @@ def number(value: float, digits: int = 3) -> str:
         return "-" if math.isnan(value) else str(value)
     if value == 0 or 1e-4 <= abs(value) < 10**digits:
         size = 0 if value == 0 else math.floor(math.log10(abs(value)))
-        return f"{value:.{max(0, digits - 1 - size)}f}"
+        return f"{value:z.{max(0, digits - 1 - size)}f}"
     return f"{value:.0f}" if 10**digits <= abs(value) < 1e6 else f"{value:.{digits - 1}e}"
+
+
+def digits_for(value: float, spread: float) -> int:
+    """Return the significant digits of a number that show two of its ``spread``: three at least, nine at most."""
+    if not (value and spread > 0 and math.isfinite(value) and math.isfinite(spread)):
+        return 3
+    return min(9, max(3, 2 + math.floor(math.log10(abs(value))) - math.floor(math.log10(spread))))
+
+
+def to_places_of(error: float, *values: float) -> list[str]:
+    """Format numbers to the decimals that two digits of their ``error`` have, where these are few."""
+    if not (math.isfinite(error) and 1e-5 <= error < 1e6 and all(abs(value) < 1e9 for value in values)):
+        return [number(value) for value in values]
+    places = max(0, 1 - math.floor(math.log10(error)))
+    return [f"{value:z.{places}f}" for value in values]
+
+
+def shortened(names: list[str], width: int) -> list[str]:
+    """Return names of at most ``width`` characters, which still differ if they did."""
+    cut = [_cut(name, width) for name in names]
+    often = Counter(cut)
+    if len(often) == len(set(names)):
+        return cut
+    tails = [f"…{i}" if often[name] > 1 else "" for i, name in enumerate(cut)]
+    return [
+        name[: width - len(tail)].rstrip("…") + tail if tail else name for name, tail in zip(cut, tails, strict=True)
+    ]
+
+
+def _cut(name: str, width: int) -> str:
+    """Return a name such as ``level[east, first]`` of at most ``width`` characters, its longest words cut."""
+    parts = re.split(r"(\[|, |\])", name)
+    sizes = [len(part) for part in parts]
+    while sum(sizes) > width:
+        longest = max(range(0, len(parts), 2), key=sizes.__getitem__)  # every second is a bracket or a comma
+        if sizes[longest] < 3:
+            return name[: width - 1] + "…"
+        sizes[longest] -= 1
+    return "".join(
+        part if len(part) == size else part[: size - 1] + "…" for part, size in zip(parts, sizes, strict=True)
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import os
 from collections.abc import Collection, Mapping
 from os import PathLike
 from pathlib import Path
@@ -53,14 +54,23 @@ def as_path(value: Any, name: str) -> Path:
 def as_new_file(value: Any, overwrite: Any) -> Path:
     """Return the path of a file that is to be written, or raise ``ValueError`` if it cannot be.
 
-    Its folder must exist, and an existing file is left alone unless ``overwrite``.
+    Its folder must exist and be one that can be written to, and an existing file is left alone unless ``overwrite``.
     """
     path = as_path(value, "path")
     require_flag(overwrite, "overwrite")
     require(path.parent.is_dir(), "the folder must exist", str(path.parent), "make it, or choose another")
+    require_writable(path.parent)
     must = "nothing is written over another file"
     require(overwrite or not path.exists(), must, f"{path}, which exists", "choose another name, or say overwrite")
     return path
+
+
+def require_writable(folder: Path) -> None:
+    """Raise ``ValueError`` if a folder, or the nearest one above it that exists, cannot be written to."""
+    nearest = next(one for one in (folder, *folder.absolute().parents) if one.exists())
+    ok = nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
+    must = "the folder must be one that can be written to"
+    require(ok, must, f"{nearest}, which cannot", "choose another, or change its permissions")
 
 
 def require_flag(value: Any, name: str) -> None:
@@ -98,9 +108,9 @@ def require_count(value: Any, name: str, least: int = 1) -> None:
 
 
 def require_seed(value: Any, name: str) -> None:
-    """Raise ``ValueError`` unless the value of the argument ``name`` is a whole number that can seed NumPy."""
-    ok = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 0
-    require(ok, f"{name} must be a non-negative int", value, f"pass {name}=0, say")
+    """Raise ``ValueError`` unless the value of the argument ``name`` is a whole number that can seed NumPy and JAX."""
+    ok = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and 0 <= value < 2**63
+    require(ok, f"{name} must be an int of 0 to 2**63 - 1", value, f"pass {name}=0, say")
 
 
 def require_mapping(value: Any, name: str, example: str) -> None:

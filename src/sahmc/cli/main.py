@@ -3,25 +3,43 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sahmc._support.sealed_files import FULL
 from sahmc._version import __version__
+from sahmc.cli.commands import (
+    CRASHED,
+    GOOD,
+    INTERRUPTED,
+    UNREAD,
+    WRONG,
+    plot_run,
+    report_run,
+    reproduce_paper,
+    resume_run,
+    sample_model,
+    show_demo,
+    show_summary,
+    write_example,
+)
 from sahmc.kernels import KERNELS
 from sahmc.paper import NAMES
 from sahmc.tilt import TILTS
 
 if TYPE_CHECKING:
-    from sahmc.results.result import Result
-
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
-GOOD, DOUBTFUL, WRONG, INTERRUPTED = 0, 1, 2, 130
-"""Exit statuses; ``CODES`` tells them to users."""
-CODES = "Exit status: 0 good, 1 the run has findings of severity error, 2 bad usage, 130 interrupted."
+CODES = (
+    "Exit status: 0 good, 1 something broke on the way, 2 bad usage or input, 3 the run is complete but has findings "
+    "of severity error, 130 interrupted before there were draws."
+)
+"""What exit statuses mean, in words."""
+JSON_HELP = "print one JSON object in place of text"
+"""The words for ``--json``."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -31,12 +49,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser().print_help()
         return WRONG
     try:
-        return int(arguments.run(arguments))
+        code = int(arguments.run(arguments))
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # whoever reads has seen enough, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return UNREAD
     except (ValueError, OSError) as error:
         if arguments.debug:
             raise
         print(f"sahmc: {error}", file=sys.stderr)
-        return WRONG
+        return CRASHED if getattr(error, "errno", None) in FULL else WRONG
+    except Exception as error:
+        if arguments.debug:
+            raise
+        print(f"sahmc: {type(error).__name__}: {error}\n(--debug shows where it comes from)", file=sys.stderr)
+        return CRASHED
     except KeyboardInterrupt:
         if arguments.debug:
             raise
@@ -78,7 +106,7 @@ def _add_run_commands(commands: Commands) -> None:
     make = _command(
         commands,
         "init",
-        _init,
+        write_example,
         "write an example model, with comments",
         "Write a model file to start from. `sahmc sample` runs it as it is.",
     )
@@ -86,7 +114,7 @@ def _add_run_commands(commands: Commands) -> None:
     sample = _command(
         commands,
         "sample",
-        _sample,
+        sample_model,
         "draw from a model in a file",
         "Draw from the log density or model in a Python file, or from a Stan program, print a summary and findings, "
         "and save the result.",
@@ -96,7 +124,7 @@ def _add_run_commands(commands: Commands) -> None:
     resume = _command(
         commands,
         "resume",
-        _resume,
+        resume_run,
         "go on with a run that was killed or interrupted",
         "Go on with the run in a checkpoint folder, to the same bits as if it had never stopped. The model is stored "
         "there by pickle, which can run any code: resume only what you trust.",
@@ -113,7 +141,12 @@ def _add_sample_options(sample: argparse.ArgumentParser) -> None:
         help="a file with a function log_density or a model, or NAME in it; FILE.stan",
     )
     sample.add_argument("--data", metavar="FILE.json", help="the data of a Stan program")
-    sample.add_argument("--init", metavar="X,X,..|NAME", help="where chains start (default: init in the file)")
+    sample.add_argument(
+        "--init",
+        metavar="X,X,..|NAME|JSON",
+        help="where chains start: numbers, something in the file, or JSON such as '{\"mu\": [0, 1]}', as text or in "
+        "FILE.json; a list of dicts is one for each chain (default: init in the file)",
+    )
     sample.add_argument(
         "--draws", type=int, default=1000, metavar="N", help="draws of each chain (default: %(default)s)"
     )
@@ -131,10 +164,11 @@ def _add_sample_options(sample: argparse.ArgumentParser) -> None:
 
 
 def _add_output_options(command: argparse.ArgumentParser) -> None:
-    """Add where the result goes, and whether there are progress bars."""
+    """Add where the result goes, how it is printed, and whether progress is shown."""
     command.add_argument("--out", type=Path, metavar="RUN", help="save the result: run.nc, or run.zarr")
     command.add_argument("--overwrite", action="store_true", help="write over --out if it exists")
-    command.add_argument("--quiet", action="store_true", help="no progress bars")
+    command.add_argument("--json", action="store_true", help=JSON_HELP)
+    command.add_argument("--quiet", action="store_true", help="no progress, neither bars nor lines")
     command.add_argument("--devices", metavar="N|all", help="split the chains over devices (default: one)")
     command.add_argument(
         "--hosts",
@@ -146,20 +180,21 @@ def _add_output_options(command: argparse.ArgumentParser) -> None:
 def _add_result_commands(commands: Commands) -> None:
     """Add what looks at a saved run: summary, report and plot."""
     summary = _command(
-        commands, "summary", _summary, "print the summary of a run", "Print the table, the modes and the findings."
+        commands, "summary", show_summary, "print the summary of a run", "Print the table, the modes and the findings."
     )
     summary.add_argument("run_file", type=Path, metavar="RUN", help="what --out of `sahmc sample` named")
+    summary.add_argument("--json", action="store_true", help=JSON_HELP)
     report = _command(
         commands,
         "report",
-        _report,
+        report_run,
         "write a page about a run",
         "Write one HTML page with findings, summary, modes and plots.",
     )
     report.add_argument("run_file", type=Path, metavar="RUN", help="what --out of `sahmc sample` named")
     report.add_argument("--out", type=Path, metavar="PAGE", help="the page (default: RUN with the ending .html)")
     report.add_argument("--overwrite", action="store_true", help="write over the page if it exists")
-    plot = _command(commands, "plot", _plot, "draw the overview of a run", "Draw six plots of a run on one sheet.")
+    plot = _command(commands, "plot", plot_run, "draw the overview of a run", "Draw six plots of a run on one sheet.")
     plot.add_argument("run_file", type=Path, metavar="RUN", help="what --out of `sahmc sample` named")
     plot.add_argument("--out", type=Path, metavar="PNG", help="the picture (default: RUN with the ending .png)")
     plot.add_argument("--overwrite", action="store_true", help="write over the picture if it exists")
@@ -170,7 +205,7 @@ def _add_show_commands(commands: Commands) -> None:
     demo = _command(
         commands,
         "demo",
-        _demo,
+        show_demo,
         "three modes from one: SAHMC beside plain HMC",
         "Sample the paper's three-mode mixture with default settings, every chain started in one mode, and plain HMC "
         "with as many gradients; print the mode masses beside the truth and draw a picture.",
@@ -180,7 +215,7 @@ def _add_show_commands(commands: Commands) -> None:
     paper = _command(
         commands,
         "paper",
-        _paper,
+        reproduce_paper,
         "reproduce a table or figure of the paper",
         "Run an experiment of the paper and write its table, with the published numbers beside ours, and its pictures. "
         "What is computed is remembered in the folder, so that an interrupted run goes on. Experiments: "
@@ -203,167 +238,6 @@ def _add_show_commands(commands: Commands) -> None:
         "Print a script that completes sahmc's commands: sahmc completion bash >> ~/.bashrc",
     )
     complete.add_argument("shell", choices=("bash", "zsh", "tcsh"))
-
-
-def _init(args: argparse.Namespace) -> int:
-    from sahmc.cli.model_file import EXAMPLE
-
-    with args.file.open("x") as file:
-        file.write(EXAMPLE.format(name=args.file.name))
-    print(f"Wrote {args.file}. Next: sahmc sample {args.file} --out run.nc")
-    return GOOD
-
-
-def _sample(args: argparse.Namespace) -> int:
-    _check_output(args)
-    _join(args)
-    import jax
-
-    from sahmc.cli.model_file import load_model
-    from sahmc.sampling import sample
-
-    if args.x64:
-        jax.config.update("jax_enable_x64", True)
-    loaded = load_model(args.model, args.init, args.data)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # the summary has the findings
-        result = sample(
-            loaded.model,
-            loaded.init,
-            draws=args.draws,
-            tune=args.tune,
-            chains=args.chains,
-            thin=args.thin,
-            random_seed=args.seed,
-            kernel=args.kernel,
-            tilt=args.tilt,
-            target_accept=args.target_accept,
-            checkpoint=args.checkpoint,
-            devices=_devices(args),
-            progressbar=not args.quiet,
-        )
-    return _finish(result, args)
-
-
-def _resume(args: argparse.Namespace) -> int:
-    _check_output(args)
-    _join(args)
-    from sahmc.sampling import resume
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        result = resume(args.checkpoint, devices=_devices(args), progressbar=not args.quiet)
-    return _finish(result, args)
-
-
-def _join(args: argparse.Namespace) -> None:
-    """Join other processes, if there are any."""
-    if args.hosts is None:
-        return
-    from sahmc._support.validate import require
-    from sahmc.run.hosts import join_hosts
-
-    if args.hosts == "auto":
-        join_hosts()
-        return
-    address, *numbers = args.hosts.split(",")
-    ok = len(numbers) == 2 and all(part.isdigit() for part in numbers) and ":" in address
-    require(ok, "--hosts is auto or ADDRESS,N,I", args.hosts, "write node1:1234,2,0 for the first of two")
-    join_hosts(address, *map(int, numbers))
-
-
-def _devices(args: argparse.Namespace) -> int | str | None:
-    """Return the devices that were asked for."""
-    from sahmc._support.validate import require
-
-    asked = args.devices
-    ok = asked in (None, "all") or asked.isdigit()
-    require(ok, "--devices is a number or all", asked, "write --devices 4")
-    return int(asked) if asked is not None and asked.isdigit() else asked
-
-
-def _check_output(args: argparse.Namespace) -> None:
-    """Raise a ValueError if the result could not be saved as asked: before the work, not after it."""
-    from sahmc.results.files import check_target
-
-    if args.out is not None:
-        check_target(args.out, args.overwrite)
-
-
-def _finish(result: Result, args: argparse.Namespace) -> int:
-    import jax
-
-    if jax.process_index():  # the first process has it all
-        return GOOD
-    code = _print(result)
-    if args.out is not None:
-        result.save(args.out, overwrite=args.overwrite)
-        print(f"\nSaved {args.out}. Next: sahmc report {args.out}")
-    return code
-
-
-def _print(result: Result) -> int:
-    """Print the summary and the modes, and return the exit status that goes with them."""
-    print(result.summary())
-    if result.mode_assignment is not None and len(result.mode_assignment.energy) > 1:
-        print(f"\nModes:\n{result.modes()}")
-    return DOUBTFUL if any(finding.severity == "error" for finding in result.findings) else GOOD
-
-
-def _summary(args: argparse.Namespace) -> int:
-    from sahmc.results.result import Result
-
-    return _print(Result.load(args.run_file))
-
-
-def _report(args: argparse.Namespace) -> int:
-    from sahmc.plots.report import write_report
-    from sahmc.results.result import Result
-
-    out = args.out or args.run_file.with_suffix(".html")
-    write_report(Result.load(args.run_file), out, overwrite=args.overwrite)
-    print(f"Wrote {out}")
-    return GOOD
-
-
-def _plot(args: argparse.Namespace) -> int:
-    from sahmc.plots.figures import plot_overview, save_figure
-    from sahmc.results.result import Result
-
-    out = args.out or args.run_file.with_suffix(".png")
-    save_figure(plot_overview(Result.load(args.run_file)), out, overwrite=args.overwrite)
-    print(f"Wrote {out}")
-    return GOOD
-
-
-def _demo(args: argparse.Namespace) -> int:
-    from sahmc.cli.demo import run_demo
-
-    run_demo(args.out, args.seed)
-    return GOOD
-
-
-def _paper(args: argparse.Namespace) -> int:
-    from sahmc._support.validate import require, require_count
-    from sahmc.paper.experiment import run_experiment
-    from sahmc.paper.pima_data import NoDataError
-
-    if args.action == "list":
-        print("\n".join(f"{name:<12} {title}" for name, title in NAMES.items()))
-        return GOOD
-    named = (args.name is not None) == (args.action == "run")
-    require(named, "run takes the name of an experiment, and all takes none", args.name, "try: sahmc paper list")
-    if args.seeds is not None:
-        require_count(args.seeds, "--seeds")
-    everything = args.action == "all"
-    for name in NAMES if everything else [args.name]:
-        try:
-            run_experiment(name, args.out / name, quick=args.quick, seeds=args.seeds, data=args.data)
-        except NoDataError as error:
-            if not everything:
-                raise ValueError(str(error)) from error
-            print(f"  {name} left out: {error}")
-    return GOOD
 
 
 def _completion(args: argparse.Namespace) -> int:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import runpy
 import traceback
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from sahmc._support.validate import require
 
@@ -50,8 +53,8 @@ class Loaded(NamedTuple):
 def load_model(spec: str, init: str | None, data: str | None) -> Loaded:
     """Load a model from a file: ``FILE.py``, ``FILE.py:name``, or a Stan program, ``FILE.stan``.
 
-    ``init``, for a Python file, is the name of something in it, or numbers with commas. ``data``, for a Stan program,
-    is a JSON file.
+    ``init``, for a Python file, is the name of something in it, numbers with commas, or a position in JSON, as text or
+    in a file. ``data``, for a Stan program, is a JSON file.
     """
     file, _, name = spec.partition(":")
     path = Path(file)
@@ -91,15 +94,35 @@ def _stan_program(path: Path, init: str | None, data: str | None) -> Loaded:
 
 
 def _start(content: dict[str, Any], init: str | None, file: str) -> Any:
+    """Return where chains start: ``init`` as it was given, or that of the file with this ``content``."""
     if init is None:
         return content.get("init")
     if init in content:
         return content[init]
+    path = Path(init)
+    text = path.read_text() if path.suffix == ".json" and path.is_file() else init
+    if not text.lstrip().startswith(("{", "[")):
+        text = f"[{text}]"
+    must = f"--init must be numbers with commas, JSON, or the name of something in {file}"
+    todo = """try --init 0,0 or --init '{"mu": [0, 1]}'"""
     try:
-        values = [float(part) for part in init.split(",")]
+        return _position(json.loads(text))
     except ValueError:
-        values = []
-    require(values, f"--init must be numbers with commas, or the name of something in {file}", init, "try --init 0,0")
+        raise ValueError(f"{must}; got {init!r}. To fix it, {todo}.") from None
+
+
+def _position(plain: Any) -> Any:
+    """Return a position that was written as JSON, lists and numbers as arrays; a list of dicts is one for each chain.
+
+    Raises ``ValueError`` for what is no number.
+    """
     import jax.numpy as jnp
 
-    return jnp.asarray(values)
+    if isinstance(plain, dict):
+        return {name: _position(value) for name, value in plain.items()}
+    if isinstance(plain, list) and any(isinstance(one, dict) for one in plain):
+        return [_position(one) for one in plain]
+    numbers = np.asarray(plain)
+    if numbers.dtype.kind not in "if" or not numbers.size:
+        raise ValueError
+    return jnp.asarray(numbers, float)

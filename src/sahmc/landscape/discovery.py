@@ -20,7 +20,7 @@ BETWEEN = 1.5
 """The width of a further Gaussian, in units of how modes themselves spread."""
 QUENCH_STEPS = 100
 """The most steps of a point downhill."""
-FEWEST_BATCHES = 2
+FEWEST_BATCHES = 3
 """The number of batches in a row that must bring nothing new."""
 FEWEST_ARRIVALS = 3
 """The points from elsewhere that must have come to each mode: while some were seen once, others may be unseen."""

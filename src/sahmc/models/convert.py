@@ -5,17 +5,36 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from sahmc._support.validate import require
 from sahmc.models.model import Model
 
 
+def model_in_context(model: Any) -> Any:
+    """Return what was passed for a model or, if that is None, the PyMC model in whose ``with`` block this is called."""
+    if model is not None:
+        return model
+    around = None
+    if "pymc" in sys.modules:
+        with suppress(TypeError):  # there is none
+            around = sys.modules["pymc"].modelcontext(None)
+    require(
+        around is not None,
+        "a model must be passed, unless the call is inside `with model:` of PyMC",
+        "none",
+        "write sahmc.sample(model)",
+    )
+    return around
+
+
 def as_model(model: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> Model:
     """Return a ``Model`` for what ``sample`` was given.
 
-    ``model`` is a log density, a ``Model``, or a model of NumPyro, PyMC or BridgeStan. ``args`` and ``kwargs`` are the
-    arguments of a NumPyro model, and must be empty for any other.
+    ``model`` is a log density, a ``Model``, or a model of NumPyro, PyMC, Bambi or BridgeStan. ``args`` and ``kwargs``
+    are the arguments of a NumPyro model, and must be empty for any other.
     """
     require(isinstance(args, tuple), "model_args must be a tuple", args, "write model_args=(x, y)")
     ok = kwargs is None or (isinstance(kwargs, Mapping) and all(isinstance(name, str) for name in kwargs))
@@ -24,11 +43,13 @@ def as_model(model: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] |
         from sahmc.models.numpyro import from_numpyro
 
         return from_numpyro(model, *args, **(kwargs or {}))
+    _require_arguments(model, args, kwargs or {})
     must = "model_args and model_kwargs are for a model of NumPyro"
     advice = "write the data into the function: lambda x: log_density(x, data)"
     require(not args and not kwargs, must, f"{type(model).__name__} without a site of NumPyro", advice)
     if isinstance(model, Model):
         return model
+    model = _of_bambi(model)
     if "pymc" in sys.modules and isinstance(model, sys.modules["pymc"].Model):
         from sahmc.models.pymc import from_pymc
 
@@ -37,7 +58,7 @@ def as_model(model: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] |
         from sahmc.models.stan import from_stan
 
         return from_stan(model)
-    must = "model must be a log density, a Model, or a model of NumPyro, PyMC or BridgeStan"
+    must = "model must be a log density, a Model, or a model of NumPyro, PyMC, Bambi or BridgeStan"
     require(callable(model), must, model, "pass a function")
     needed = _needed(model)
     require(
@@ -57,6 +78,55 @@ def is_of_numpyro(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) 
     from sahmc.models.numpyro import is_numpyro_model
 
     return is_numpyro_model(model, args, kwargs)
+
+
+def _of_bambi(model: Any) -> Any:
+    """Return the PyMC model of a Bambi model, built if it was not yet; anything else as it is."""
+    if type(model).__module__.partition(".")[0] != "bambi" or not hasattr(model, "build"):
+        return model
+    if not getattr(model, "built", False):
+        model.build()
+    return model.backend.model
+
+
+def _require_arguments(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    """Raise ``ValueError`` for a model of NumPyro that cannot be called with these arguments."""
+    function = inspect.unwrap(model, stop=lambda f: not callable(f)) if callable(model) else model
+    while isinstance(function, partial):
+        function = function.func
+    if "numpyro" not in sys.modules or not inspect.isfunction(function) or not _has_sites(function):
+        return
+    signature, name = inspect.signature(model), getattr(function, "__name__", "model")
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        known = signature.parameters
+        needed = "".join(f"{p.name}, " for p in known.values() if p.default is p.empty).rstrip(" ")
+        raise ValueError(
+            f"a NumPyro model must be given its arguments; got {name}({', '.join(known)}) with model_args="
+            f"{_short(args)} and model_kwargs={_short(kwargs)}: {error}. To fix it, pass model_args=({needed}), data "
+            "among them."
+        ) from None
+
+
+def _short(values: Any) -> str:
+    """Return arguments as text, without the numbers of arrays."""
+    if isinstance(values, Mapping):
+        return "{" + ", ".join(f"{name!r}: ..." for name in values) + "}"
+    return "(" + ", ".join("..." for _ in values) + ")"
+
+
+def _has_sites(function: Any) -> bool:
+    """Tell whether the code of a function speaks of ``numpyro.sample``, and does not trace the sites itself."""
+    numpyro = sys.modules["numpyro"]
+    try:
+        names = inspect.getclosurevars(function)
+    except (TypeError, ValueError):
+        return False
+    known = [*names.globals.values(), *names.nonlocals.values()]
+    if "trace" in names.unbound or any(x is numpyro.handlers.trace for x in known):
+        return False
+    return any(x is numpyro.sample or (x is numpyro and "sample" in names.unbound) for x in known)
 
 
 def _needed(function: Any) -> list[str]:

@@ -43,8 +43,9 @@ def trace_energy(model: Model, unravel: Unravel, example: Vector, gradient: bool
         def energy(flat: Vector) -> Any:
             given = log_density(unravel(flat))
             plain = isinstance(given, (int, float, np.generic, np.ndarray, jax.Array))
-            what = type(given).__name__
-            require(plain, "a log density must return one real number", f"a {what}", "return one, by jnp.sum, say")
+            what = "None" if given is None else f"a {type(given).__name__}"
+            todo = "end the function with `return`" if given is None else "return one, by jnp.sum, say"
+            require(plain, "a log density must return one real number", what, todo)
             value = jnp.asarray(given)
             require(
                 value.shape == () and jnp.issubdtype(value.dtype, jnp.floating),

@@ -12,11 +12,12 @@ import numpy as np
 from sahmc._support.frozen import Frozen
 from sahmc._support.types import Position, PositionFn
 from sahmc._support.validate import require, require_flag, require_function
+from sahmc.models.predictor import Predictor
 
 
 @dataclass(frozen=True)
 class Labels(Frozen):
-    """Labels of the variables for ArviZ: named dimensions, and the data on which the posterior is conditioned."""
+    """Labels of the variables, for tables and ArviZ: named dimensions, and the data that condition the posterior."""
 
     coords: Mapping[str, Any] = field(default_factory=dict)
     """The coordinates along each dimension, by the name of the dimension."""
@@ -54,6 +55,9 @@ class Model:
         its mass is measured, which adds to the error of ``Result.log_evidence``.
     ``labels``
         Names of dimensions, their coordinates, and data, for ArviZ.
+    ``predictor``
+        An object that tells how likely each observation is, and simulates data, for ``Result.to_datatree``. The
+        functions below make it.
 
     ``from_numpyro``, ``from_pymc`` and ``from_stan`` make a ``Model`` of a model written with those libraries.
     """
@@ -66,6 +70,7 @@ class Model:
     unconstrain: Callable[[Mapping[str, Any]], Position] | None = None
     labels: Labels = field(default_factory=Labels)
     prior_normalised: bool = False
+    predictor: Predictor | None = None
 
     def __post_init__(self) -> None:
         apart = self.log_likelihood is not None and self.log_prior is not None
@@ -80,6 +85,8 @@ class Model:
         must = "labels must be Labels(coords=..., dims=...)"
         require(isinstance(self.labels, Labels), must, self.labels, "leave them out, or pass Labels")
         require_flag(self.prior_normalised, "prior_normalised")
+        ok = self.predictor is None or isinstance(self.predictor, Predictor)
+        require(ok, "predictor must be a Predictor, or None", self.predictor, "leave it out")
         for name in (*given, "start", "constrain", "unconstrain"):
             require_function(getattr(self, name), name, "a key" if name == "start" else "a position")
 

@@ -13,6 +13,7 @@ import numpy as np
 from sahmc._support.types import Position, PositionFn
 from sahmc._support.validate import require, require_library
 from sahmc.models.model import Labels, Model
+from sahmc.models.numpyro_predictor import NumPyroPredictor
 from sahmc.models.simplex import log_pin, log_volume, logits_of
 
 RADIUS = 2.0
@@ -60,20 +61,24 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
         return {**unconstrain_fn(seeded, args, kwargs, arrays), **logits}
 
     parts: dict[str, Any] = {"log_density": partial(_whole, given, args, kwargs, enumerated)}
-    if not enumerated and not any(_is_improper(site["fn"]) for site in latent.values()):
+    improper = any(_is_improper(site["fn"]) for site in latent.values())
+    if not enumerated and not improper:
         parts = {
             "log_likelihood": partial(_part, given, args, kwargs, True),
             "log_prior": partial(_part, given, args, kwargs, False),
         }
     if not masked:
         parts = {name: _without_masks(part) for name, part in parts.items()}
+    labels = _labels(sites, example)
+    sizes = {name: values.size for name, values in labels.observed_data.items()}
     return Model(
         **parts,
         start=start,
         constrain=partial(_constrain, setup.postprocess_fn, seeded, args, kwargs, simplexes),
         unconstrain=unconstrain,
-        labels=_labels(sites, example),
+        labels=labels,
         prior_normalised="log_prior" in parts and all(map(_is_whole, latent.values())),
+        predictor=NumPyroPredictor(model, args, kwargs, tuple(example), sizes, enumerated, improper),
     )
 
 
@@ -287,14 +292,30 @@ def _labels(sites: Mapping[str, Any], sampled: Mapping[str, Any]) -> Labels:
 
     dims, observed = {}, {}
     for name, site in sites.items():
-        if site["type"] != "sample":
+        if site["type"] == "deterministic":
+            own = _plates(site["value"], site["cond_indep_stack"])
+        elif site["type"] == "sample":
+            own = [None] * np.ndim(site["value"])
+            for frame in site["cond_indep_stack"]:
+                own[len(site["fn"].batch_shape) + frame.dim] = frame.name
+        else:
             continue
-        own: list[str | None] = [None] * np.ndim(site["value"])
-        for frame in site["cond_indep_stack"]:
-            own[len(site["fn"].batch_shape) + frame.dim] = frame.name
-        data = site["is_observed"] and not isinstance(site["fn"], dist.Unit)
-        if (name in sampled or data) and any(own):
+        data = site["type"] == "sample" and site["is_observed"] and not isinstance(site["fn"], dist.Unit)
+        if (name in sampled or data or site["type"] == "deterministic") and any(own):
             dims[name] = [label or f"{name}_dim_{i}" for i, label in enumerate(own)]
         if data:
             observed[name] = np.asarray(site["value"])
     return Labels(dims=dims, observed_data=observed)
+
+
+def _plates(value: Any, frames: list[Any]) -> list[str | None]:
+    """Return the plate of each axis of a deterministic value; none where it cannot be told.
+
+    Its axes within a plate are not known, so the sizes must leave one choice.
+    """
+    shape, found = np.shape(value), []
+    for inner in range(len(shape) + 1):
+        places = {len(shape) - inner + frame.dim: frame for frame in frames}
+        if all(at >= 0 and shape[at] == frame.size for at, frame in places.items()):
+            found.append([places[at].name if at in places else None for at in range(len(shape))])
+    return found[0] if len(found) == 1 else [None] * len(shape)

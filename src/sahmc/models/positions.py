@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +16,7 @@ from sahmc._support.compiled import compiled
 from sahmc._support.traced import TracedFunction, trace
 from sahmc._support.types import Position, Unravel
 from sahmc._support.validate import require
-from sahmc.models.model import Model
+from sahmc.models.model import Labels, Model
 
 VECTORS_AT_ONCE = 4096
 """The number of vectors whose variables are computed at once."""
@@ -104,13 +106,36 @@ def split(flat: np.ndarray, unravel: Unravel) -> Any:
     return jax.tree.unflatten(tree, parts)
 
 
-def labels(tree: Any, lead: int = 0) -> list[str]:
-    """Return a name for every number in the leaves, in their order; the first ``lead`` axes are those of draws."""
-    return [
-        f"{name}[{', '.join(map(str, at))}]" if at else name
-        for name, leaf in named(tree).items()
-        for at in np.ndindex(np.shape(leaf)[lead:])
-    ]
+def labels(tree: Any, lead: int = 0, known: Labels | None = None) -> list[str]:
+    """Return a name for every number in the leaves, in their order; the first ``lead`` axes are those of draws.
+
+    ``known`` has the dims and coords of variables, which take the place of indices.
+    """
+    return [text for name, leaf in named(tree).items() for text in numbered(name, np.shape(leaf)[lead:], known)]
+
+
+def numbered(name: str, shape: tuple[int, ...], known: Labels | None = None) -> list[str]:
+    """Return a name for every number of a variable of this name and shape: ``a[0]``, or ``a[east]`` with coords."""
+    dims = () if known is None else tuple(known.dims.get(name, ()))
+    places = []
+    for axis, size in enumerate(shape):
+        coords = None if known is None or axis >= len(dims) else known.coords.get(dims[axis])
+        if coords is None or np.shape(coords) != (size,):
+            coords = range(size)
+        places.append([_tick(x) for x in coords])
+    return [f"{name}[{', '.join(at)}]" if at else name for at in itertools.product(*places)]
+
+
+def _tick(value: Any) -> str:
+    """Return a coordinate as text: a date without its midnight, and a number without digits it does not have."""
+    if isinstance(value, np.datetime64):
+        return str(np.datetime_as_string(value, unit="auto"))
+    return f"{value:.6g}" if isinstance(value, (float, np.floating)) else str(value)
+
+
+def untransformed(name: str) -> str:
+    """Return the name of the variable whose unconstrained values PyMC calls ``name``: "tau" for "tau_log__"."""
+    return re.sub(r"_[^_]+__$", "", name)
 
 
 def named(tree: Any) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from sahmc._support.validate import require, require_library
 from sahmc.models.model import Labels, Model
+from sahmc.models.pymc_predictor import PyMCPredictor
 from sahmc.models.simplex import log_pin
 
 JITTER = 1.0
@@ -68,13 +69,15 @@ def from_pymc(model: Any) -> Model:
             "log_prior": lambda position: prior(position)[0] + _pins(position, simplexes),
             "log_likelihood": lambda position: data(position)[0],
         }
+    labels = _labels(model)
     return Model(
         **parts,
         start=start,
         constrain=lambda position: dict(zip([v.name for v in outputs], constrain(position), strict=True)),
         unconstrain=lambda values: as_position(_initial_point(model, values)),
-        labels=_labels(model),
+        labels=labels,
         prior_normalised=not improper and all(map(_is_onto, model.rvs_to_transforms.values())),
+        predictor=PyMCPredictor(model, labels, tuple(improper)),
     )
 
 

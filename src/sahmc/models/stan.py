@@ -18,7 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from sahmc._support.validate import as_path, require, require_library
-from sahmc.models.model import Model
+from sahmc.models.model import Labels, Model
+from sahmc.models.stan_predictor import StanPredictor, observed_data
 
 RADIUS = 2.0
 """The distance from 0 within which chains start uniformly, in every unconstrained coordinate, as Stan's do."""
@@ -32,7 +33,8 @@ def from_stan(model: Any, data: Mapping[str, Any] | str | os.PathLike[str] | Non
     ``model`` is a .stan file, the code itself, or a ``bridgestan.StanModel``, which has its data; ``data`` is a dict, a
     JSON file or JSON text. Draws are parameters, transformed parameters and generated quantities by name; ``seed`` is
     for the random numbers in generated quantities. Stan computes the gradients, for all chains of a move in one call,
-    in threads. It does not tell prior from likelihood, so they stay together.
+    in threads. It does not tell prior from likelihood, so they stay together. Generated quantities ``log_lik`` and
+    ``y_rep`` are the log likelihoods and simulated data of ``Result.to_datatree``.
     """
     built = model if hasattr(model, "log_density_gradient") else _compiled(model, data)
     must = "a bridgestan.StanModel holds its data already"
@@ -52,7 +54,16 @@ def from_stan(model: Any, data: Mapping[str, Any] | str | os.PathLike[str] | Non
         start=start,
         constrain=_constrain(built, seed),
         unconstrain=unconstrain,
+        labels=Labels(observed_data=_observed(built)),
+        predictor=StanPredictor(),
     )
+
+
+def _observed(model: Any) -> dict[str, np.ndarray]:
+    """Return the data of a model that its generated quantities make anew."""
+    names = {_variable(name) for name in model.param_names(include_tp=True, include_gq=True)}
+    data = json.loads(getattr(model, "data", "") or "{}")
+    return observed_data(data, sorted(names))
 
 
 def _compiled(model: Any, data: Any) -> Any:

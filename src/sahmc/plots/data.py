@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sahmc.landscape.barrier import EnergyBarrier
-from sahmc.models.positions import named
+from sahmc.models.positions import named, numbered
 from sahmc.results.expectations import resample_index
+from sahmc.results.mode_moments import mode_moments, with_mass
 from sahmc.results.records import RunRecord
+from sahmc.results.relabelling import relabelled
+from sahmc.results.var_names import choose_variables
+from sahmc.results.within_mode import within_mode
 
 POINTS = 4000
 """Points of a scatter plot, at most."""
+BINS = 20, 80
+"""The fewest and the most bins of a histogram."""
 
 
 class BarrierCurve(NamedTuple):
@@ -57,10 +63,10 @@ class Trace(NamedTuple):
     """The mode of the draw, numbered from the heaviest; -1 for none."""
 
 
-def energy_trace(record: RunRecord, chains: int = 4) -> Trace:
+def energy_trace(record: RunRecord, chains: int = 4, mode: Any = None) -> Trace:
     """Return -log density above its lowest, for ``chains`` chains, evenly chosen.
 
-    Draws are thinned to what a picture can show.
+    Draws are thinned to what a picture can show; if ``mode`` is given, those outside it are left out.
     """
     chosen = np.linspace(0, len(record.draws.energy) - 1, min(chains, len(record.draws.energy))).astype(int)
     draws = record.draws.energy.shape[1]
@@ -68,7 +74,8 @@ def energy_trace(record: RunRecord, chains: int = 4) -> Trace:
     time = np.concatenate([k * draws + np.arange(0, draws, every) for k in range(len(chosen))])
     label, _ = ranked_modes(record)
     above = record.draws.log_density.max() - record.draws.log_density[chosen, ::every]
-    return Trace(time, above.ravel(), label[chosen, ::every].ravel())
+    trace = Trace(time, above.ravel(), label[chosen, ::every].ravel())
+    return trace if mode is None else Trace(*(part[trace.mode == mode] for part in trace))
 
 
 def level_trace(record: RunRecord, chains: int = 3) -> np.ndarray:
@@ -118,41 +125,25 @@ class Coordinates(NamedTuple):
 
     names: list[str]
     values: np.ndarray
-    """The draws, (chain, draw, coordinate)."""
+    """The draws, (chain, draw, coordinate), relabelled where modes have copies."""
 
 
-def chosen_coordinates(record: RunRecord, num: int) -> Coordinates:
+def chosen_coordinates(record: RunRecord, num: int, var_names: Any = None) -> Coordinates:
     """Return the ``num`` coordinates in which the modes lie furthest apart, compared with the spread within them.
 
-    They are the first ones if there is only one mode.
+    They are the first ones if there is only one mode. ``var_names`` are the variables that they are taken from.
     """
-    names, columns = [], []
-    for name, leaf in named(record.draws.values).items():
-        flat = leaf.reshape(*leaf.shape[:2], -1)
-        labels = [f"{name}[{', '.join(map(str, at))}]" if at else name for at in np.ndindex(leaf.shape[2:])]
-        for i in range(min(flat.shape[2], 1000)):
-            names.append(labels[i])
-            columns.append(flat[..., i])
+    found = choose_variables(named(relabelled(record)), var_names)
     label, mass = ranked_modes(record)
-    order = list(range(len(names)))
-    if len(mass) > 1:
-        weight = record.weight
-        order.sort(key=lambda i: -_separation(columns[i], label, weight))
-    pick = sorted(order[:num])
-    return Coordinates([names[i] for i in pick], np.stack([columns[i] for i in pick], axis=-1).astype(float))
-
-
-def _separation(values: np.ndarray, label: np.ndarray, weight: np.ndarray) -> float:
-    """Return the variance of a coordinate between modes over that within them."""
-    label = label + 1  # draws of no mode, -1, are a group as well
-    flat = label.ravel()
-    mass = np.bincount(flat, weight.ravel())
-    safe = np.where(mass > 0, mass, 1.0)
-    mean = np.bincount(flat, (weight * values).ravel()) / safe
-    total = float((weight * values).sum())
-    between = float((mass * (mean - total) ** 2).sum())
-    within = float((weight * (values - mean[label]) ** 2).sum())
-    return between / within if within > 0 else 0.0
+    moments = mode_moments(found, label, record.weight, len(mass))
+    names = [text for name, leaf in found.items() for text in numbered(name, leaf.shape[2:], record.labels)]
+    pick = np.sort(moments.most_different()[:num])
+    columns = np.split(pick, np.searchsorted(pick, np.cumsum([leaf[0, 0].size for leaf in found.values()])))
+    first, parts = 0, []
+    for leaf, some in zip(found.values(), columns, strict=False):
+        parts.append(leaf.reshape(*leaf.shape[:2], -1)[..., some - first].astype(float))
+        first += leaf[0, 0].size
+    return Coordinates([names[i] for i in pick], np.concatenate(parts, axis=-1))
 
 
 class Scatter(NamedTuple):
@@ -167,12 +158,21 @@ class Scatter(NamedTuple):
     mass: np.ndarray
     """The masses of the modes, heaviest first."""
 
+    @property
+    def num_modes(self) -> int:
+        """The number of modes with mass to speak of, which are those of the table."""
+        return int(with_mass(self.mass).sum())
 
-def posterior_scatter(record: RunRecord, num: int = 2) -> Scatter:
-    """Return equal-weight draws of the posterior in the ``num`` coordinates that tell the modes apart best."""
-    names, values = chosen_coordinates(record, num)
+
+def posterior_scatter(record: RunRecord, num: int = 2, var_names: Any = None, mode: Any = None) -> Scatter:
+    """Return equal-weight draws of the posterior in the ``num`` coordinates that tell the modes apart best.
+
+    ``var_names`` are the variables that these are taken from, ``mode`` is the one from which draws are, if given.
+    """
+    names, values = chosen_coordinates(record, num, var_names)
     label, mass = ranked_modes(record)
-    index = resample_index(record, min(POINTS, record.draws.energy.size), 0)
+    inside = record if mode is None else within_mode(record, mode)
+    index = resample_index(inside, min(POINTS, record.draws.energy.size), 0)
     return Scatter(names, values[index], label[index], mass)
 
 
@@ -189,15 +189,27 @@ class Marginal(NamedTuple):
     """The density of the draws by weight."""
 
 
-def marginal(record: RunRecord, bins: int = 80) -> Marginal:
-    """Return the histograms of the coordinate in which the modes lie furthest apart."""
-    names, values = chosen_coordinates(record, 1)
-    flat = values[..., 0].ravel()
-    low, high = np.quantile(flat, [0.001, 0.999])
+def marginals(record: RunRecord, num: int = 1, var_names: Any = None, mode: Any = None) -> list[Marginal]:
+    """Return the histograms of the ``num`` coordinates in which the modes lie furthest apart.
+
+    ``var_names`` are the variables that these are taken from, ``mode`` is the one from which draws are, if given.
+    """
+    names, values = chosen_coordinates(record, num, var_names)
+    chosen, weight = np.ones(record.weight.shape, bool), record.weight
+    if mode is not None:
+        weight = within_mode(record, mode).weight
+        chosen = ranked_modes(record)[0] == mode
+    return [_marginal(name, values[chosen, i], weight[chosen]) for i, name in enumerate(names)]
+
+
+def _marginal(name: str, values: np.ndarray, weight: np.ndarray) -> Marginal:
+    """Return the histograms of the values of some draws, as they are and by weight."""
+    low, high = np.quantile(values, [0.001, 0.999])
+    bins = int(np.clip(np.sqrt(values.size), *BINS))
     edges = np.linspace(low, high, bins + 1) if high > low else np.linspace(low - 1, low + 1, bins + 1)
-    tilted, _ = np.histogram(flat, edges, density=True)
-    posterior, _ = np.histogram(flat, edges, weights=record.weight.ravel(), density=True)
-    return Marginal(names[0], edges, tilted, posterior)
+    tilted, _ = np.histogram(values, edges, density=True)
+    posterior, _ = np.histogram(values, edges, weights=weight, density=True)
+    return Marginal(name, edges, tilted, posterior)
 
 
 def region_axis(record: RunRecord) -> tuple[np.ndarray, str]:

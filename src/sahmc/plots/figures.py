@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sahmc._support.validate import as_new_file, require, require_count
+from sahmc._support.words import counted
 from sahmc.landscape.barrier import EnergyBarrier
+from sahmc.models.positions import named
 from sahmc.plots import data
 from sahmc.plots.backend import pyplot
 from sahmc.results.result import Result
 from sahmc.results.summary import headline
+from sahmc.results.var_names import choose_variables
+from sahmc.results.within_mode import within_mode
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,24 +29,30 @@ PAPER: dict[str, Any] = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8
 WARM, COLD, GREY = "#c2571a", "#1f6f8b", "0.55"
 COLOURS = ("#1f6f8b", "#c2571a", "#5b8c3a", "#8a4f9e", "#c9a227", "#3f4e8c", "#b03a55", "#4aa3a2")
 """Colours of the modes, heaviest first; the rest are grey."""
+MOST_PAIRED, MOST_MARGINALS = 5, 12
+"""The most coordinates of chosen variables that are plotted in pairs, and one by one."""
+LEAST_TOLD = 0.005
+"""The least mass that is written beside a mode."""
 
 
-def plot_energy(result: Result, ax: Axes | None = None, *, chains: int = 4) -> Axes:
+def plot_energy(result: Result, ax: Axes | None = None, *, chains: int = 4, mode: int | None = None) -> Axes:
     """Plot -log density above its lowest, for ``chains`` chains one after the other, coloured by mode.
 
-    The axes, ``ax`` or new ones if None, are returned.
+    With ``mode``, the label of one, only draws in it are shown. The axes, ``ax`` or new ones if None, are returned.
     """
     require_count(chains, "chains")
+    within = _within(result, mode)
     ax = _axes(ax)
-    trace = data.energy_trace(result.record, chains)
+    trace = data.energy_trace(result.record, chains, mode)
     ax.set_yscale("log")
     ax.scatter(
         trace.time, np.maximum(trace.value, 1e-2), c=_colours(trace.mode), s=4, linewidths=0, alpha=0.7, rasterized=True
     )
     draws = result.energy.shape[1]
-    for k in range(1, -(-int(trace.time[-1] + 1) // draws)):
+    for k in range(1, min(chains, len(result.energy))):
         ax.axvline(k * draws, color="0.85", linewidth=1, zorder=0)
-    _label(ax, "Energy, coloured by mode", "draw, chain after chain", "energy above the lowest, nats")
+    title = f"Energy{within}" if within else "Energy, coloured by mode"
+    _label(ax, title, "draw, chain after chain", "energy above the lowest, nats")
     return ax
 
 
@@ -115,7 +125,11 @@ def plot_round_trips(result: Result, ax: Axes | None = None, *, chains: int = 3)
         ax.plot(level + 1.15 * height * k, color=COLOURS[k % len(COLOURS)], linewidth=0.7)
     ax.set_yticks([1.15 * height * k for k in range(len(levels))], ["posterior"] * len(levels), fontsize=8)
     trips = int(result.round_trips.sum())
-    title = f"{trips:,} round trips of {len(result.energy)} chains" if height > 1 else "No levels: no tilt"
+    title = (
+        f"{counted(trips, 'round trip')} of {counted(len(result.energy), 'chain')}"
+        if height > 1
+        else "No levels: no tilt"
+    )
     _label(ax, f"{title}; {len(levels)} shown", "draw", "level")
     return ax
 
@@ -145,39 +159,50 @@ def plot_ladder(result: Result, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def plot_pair(result: Result, ax: Axes | None = None, *, num: int = 2) -> Any:
+def plot_pair(
+    result: Result, ax: Axes | None = None, *, num: int | None = None, var_names: Any = None, mode: int | None = None
+) -> Any:
     """Plot draws of the posterior in pairs of coordinates, coloured by mode, with the masses of the modes.
 
-    The coordinates are the ``num`` in which the modes lie furthest apart. The axes, ``ax`` or new ones if None, are
-    returned. For more than two coordinates there is a plot for each pair, on a new figure, and an array of axes is
-    returned. A posterior with one coordinate gets a histogram.
+    The coordinates are the ``num`` in which the modes lie furthest apart: two, or as many as the variables in
+    ``var_names`` have, at most five. With ``mode``, the label of one, draws are of the posterior within that mode. The
+    axes, ``ax`` or new ones if None, are returned. For more than two coordinates there is a plot for each pair, on a
+    new figure, and an array of axes is returned. A posterior with one coordinate gets a histogram.
     """
+    if num is None:
+        num = 2 if var_names is None or ax is not None else MOST_PAIRED
     require_count(num, "num", least=2)
-    scatter = data.posterior_scatter(result.record, num)
+    within = _within(result, mode)
+    scatter = data.posterior_scatter(result.record, num, var_names, mode)
+    title = f"Posterior{within}"
     num = len(scatter.names)
     if num == 1:
-        return _histogram(_axes(ax), scatter)
+        return _histogram(_axes(ax), scatter, title)
     if num == 2:
-        return _pair(_axes(ax), scatter, 0, 1)
+        many = not within and scatter.num_modes > 1
+        return _pair(
+            _axes(ax), scatter, 0, 1, f"Posterior, {scatter.num_modes} modes and their masses" if many else title
+        )
     plt = pyplot()
-    axes = plt.subplots(num - 1, num - 1, figsize=(2.6 * num, 2.6 * num), layout="constrained", squeeze=False)[1]
+    figure, axes = plt.subplots(num - 1, num - 1, figsize=(2.6 * num, 2.6 * num), layout="constrained", squeeze=False)
+    figure.suptitle(title if within else "", fontsize=12)
     for row in range(num - 1):
         for column in range(num - 1):
             if column > row:
                 axes[row, column].set_axis_off()
             else:
-                _pair(axes[row, column], scatter, column, row + 1, title="")
+                _pair(axes[row, column], scatter, column, row + 1, "")
     return axes
 
 
-def _pair(ax: Axes, scatter: data.Scatter, i: int, j: int, title: str | None = None) -> Axes:
+def _pair(ax: Axes, scatter: data.Scatter, i: int, j: int, title: str) -> Axes:
     x, y = scatter.points[:, i], scatter.points[:, j]
     ax.scatter(x, y, c=_colours(scatter.mode), s=5, alpha=0.4, linewidths=0, rasterized=True)
     for k, mass in enumerate(scatter.mass[: len(COLOURS)]):
         mine = scatter.mode == k
-        if len(scatter.mass) > 1 and mine.any():
+        if scatter.num_modes > 1 and mass >= LEAST_TOLD and mine.any() and not mine.all():
             ax.annotate(
-                f"{mass:.2f}",
+                f"{k}: {mass:.2f}",
                 (np.median(x[mine]), np.median(y[mine])),
                 ha="center",
                 va="center",
@@ -186,39 +211,64 @@ def _pair(ax: Axes, scatter: data.Scatter, i: int, j: int, title: str | None = N
                 color=COLOURS[k],
                 bbox=PAPER,
             )
-    known = int((scatter.mass > 0).sum())
-    heading = f"Posterior, {known} modes and their masses" if known > 1 else "Posterior"
-    _label(ax, heading if title is None else title, scatter.names[i], scatter.names[j])
+    _label(ax, title, scatter.names[i], scatter.names[j])
     return ax
 
 
-def _histogram(ax: Axes, scatter: data.Scatter) -> Axes:
+def _histogram(ax: Axes, scatter: data.Scatter, title: str) -> Axes:
     ax.hist(scatter.points[:, 0], bins=60, color=COLD, alpha=0.8)
-    _label(ax, "Posterior", scatter.names[0], "draws")
+    _label(ax, title, scatter.names[0], "draws")
     return ax
 
 
-def plot_marginal(result: Result, ax: Axes | None = None) -> Axes:
+def plot_marginal(result: Result, ax: Axes | None = None, *, var_names: Any = None, mode: int | None = None) -> Any:
     """Plot the density of one coordinate as it was sampled, under the tilt, and after weighting: the posterior.
 
-    It is the coordinate in which the modes lie furthest apart. The axes, ``ax`` or new ones if None, are returned.
+    It is the coordinate in which the modes lie furthest apart. With ``var_names`` there is a plot for each coordinate
+    of these variables, at most twelve; several are on a new figure, and an array of axes is returned. With ``mode``,
+    the label of one, draws are those in that mode. The axes, ``ax`` or new ones if None, are returned.
     """
-    ax = _axes(ax)
-    found = data.marginal(result.record)
+    within = _within(result, mode)
+    num = 1 if var_names is None or ax is not None else MOST_MARGINALS
+    found = data.marginals(result.record, num, var_names, mode)
+    if len(found) == 1:
+        return _marginal(_axes(ax), found[0], f"Tilted and posterior{within}")
+    columns = min(3, len(found))
+    rows = -(-len(found) // columns)
+    size = (4.2 * columns, 3.1 * rows)
+    figure, axes = pyplot().subplots(rows, columns, figsize=size, layout="constrained", squeeze=False)
+    figure.suptitle(f"Posterior{within}" if within else "", fontsize=12)
+    for one, marginal in zip(axes.flat, found, strict=False):
+        _marginal(one, marginal, "", legend=one is axes.flat[0])
+    for spare in axes.flat[len(found) :]:
+        spare.set_axis_off()
+    return axes
+
+
+def _marginal(ax: Axes, found: data.Marginal, title: str, legend: bool = True) -> Axes:
     ax.stairs(found.tilted, found.edges, color=WARM, linewidth=1.6, label="draws, under the tilt")
     ax.stairs(found.posterior, found.edges, color=COLD, fill=True, alpha=0.65, label="posterior, by weight")
     ax.set_ylim(0, 1.3 * max(found.tilted.max(), found.posterior.max()))
-    ax.legend(frameon=False, fontsize=9, loc="upper right")
-    _label(ax, "Tilted and posterior", found.name, "density")
+    if legend:
+        ax.legend(frameon=False, fontsize=9, loc="upper right")
+    _label(ax, title, found.name, "density")
     return ax
 
 
-def plot_overview(result: Result) -> Figure:
-    """Plot all six pictures of a run on one sheet, headed by its findings, and return the figure."""
+def plot_overview(result: Result, *, var_names: Any = None, mode: int | None = None) -> Figure:
+    """Plot all six pictures of a run on one sheet, headed by its findings, and return the figure.
+
+    ``var_names`` are the variables whose coordinates are shown, and ``mode`` is the label of the mode in which draws
+    are, if given.
+    """
+    _within(result, mode)
+    choose_variables(named(result.draws), var_names)
     plt = pyplot()
     figure, axes = plt.subplots(2, 3, figsize=(14, 8), layout="constrained")
-    plots = (plot_pair, plot_marginal, plot_energy, plot_visits, plot_theta, plot_round_trips)
-    for ax, plot in zip(axes.flat, plots, strict=True):
+    plot_pair(result, axes.flat[0], var_names=var_names, mode=mode)
+    plot_marginal(result, axes.flat[1], var_names=var_names, mode=mode)
+    plot_energy(result, axes.flat[2], mode=mode)
+    for ax, plot in zip(axes.flat[3:], (plot_visits, plot_theta, plot_round_trips), strict=True):
         plot(result, ax)
     errors = sum(finding.severity == "error" for finding in result.findings)
     told = ", ".join(finding.code for finding in result.findings) or "none"
@@ -267,6 +317,19 @@ def _axes(ax: Axes | None) -> Axes:
     """Return the axes given, or new ones; raise ``ValueError`` if these are no axes."""
     require(ax is None or hasattr(ax, "scatter"), "ax must be Matplotlib's axes", ax, "pass plt.gca(), or leave it out")
     return pyplot().subplots(figsize=(6, 4.2), layout="constrained")[1] if ax is None else ax
+
+
+def _within(result: Result, mode: int | None) -> str:
+    """Return how the title of a plot of one mode ends; nothing if ``mode`` is None.
+
+    A label that no mode has raises ``ValueError``, before any figure is made.
+    """
+    if mode is None:
+        return ""
+    within_mode(result.record, mode)
+    name = f"mode {mode}" if mode >= 0 else "no mode"
+    mass = result.weight[data.ranked_modes(result.record)[0] == mode].sum()
+    return f" within {name}, of mass {mass:.2f}"
 
 
 def _colours(mode: np.ndarray) -> list[str]:

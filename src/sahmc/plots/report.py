@@ -13,7 +13,7 @@ from sahmc._support.tables import Table
 from sahmc._support.validate import as_new_file, require
 from sahmc.plots.backend import pyplot
 from sahmc.plots.figures import plot_overview, plot_pair
-from sahmc.results.records import Finding
+from sahmc.results.findings.listing import Findings, as_list
 from sahmc.results.result import Result
 
 if TYPE_CHECKING:
@@ -50,12 +50,13 @@ def write_report(result: Result, path: str | PathLike[str], *, overwrite: bool =
 def page(result: Result) -> str:
     """Return the page about a run as HTML, with its pictures inside."""
     summary = result.summary()
+    evidence = f"<p><b>{html.escape(summary.evidence)}</b></p>" if summary.evidence else ""
     sections = [
         f"<h1>sahmc run</h1><p class='line'>{html.escape(summary.headline)}</p>",
-        _verdict(summary.verdict, result.findings),
-        "<h2>Summary</h2><p class='line'>Posterior, by weight. <code>ess</code> and <code>r_hat</code> count weights "
-        f"and autocorrelation.</p><div class='wide'>{summary.table(200).to_html()}</div>"
-        + "".join(f"<p>{html.escape(note)}</p>" for note in summary.notes),
+        _verdict(result.findings),
+        f"<h2>Summary</h2>{evidence}<p class='line'>Posterior, by weight. <code>ess</code> and <code>r_hat</code> "
+        f"count weights and autocorrelation.</p><div class='wide'>{summary.table(200).to_html()}</div>"
+        + "".join(f"<p>{html.escape(note)}</p>" for note in summary.notes if note != summary.evidence),
         _modes(result),
         "<h2>Plots</h2>" + _image(plot_overview(result), "Six plots of the run"),
         _pairs(result),
@@ -71,18 +72,10 @@ def page(result: Result) -> str:
     )
 
 
-def _verdict(verdict: str, findings: tuple[Finding, ...]) -> str:
+def _verdict(findings: Findings) -> str:
     kind = "error" if any(f.severity == "error" for f in findings) else "warning" if findings else "good"
-    items = "".join(
-        f"<li><b>{severity}</b>: {sentence} <i>{advice}</i> <code>{code}</code></li>"
-        for code, severity, sentence, _, advice in ([html.escape(str(x)) for x in f] for f in findings)
-    )
-    more = (
-        f"<ul>{items}</ul>"
-        if items
-        else "<p>Chains agree, the ladder was walked, and nothing else was found wrong.</p>"
-    )
-    return f"<div class='verdict {kind}'><b>{html.escape(verdict)}</b>{more}</div>"
+    more = as_list(findings) or "<p>Chains agree, the ladder was walked, and nothing else was found wrong.</p>"
+    return f"<div class='verdict {kind}'><b>{html.escape(findings.verdict)}</b>{more}</div>"
 
 
 def _modes(result: Result) -> str:

@@ -13,6 +13,7 @@ from sahmc._support.frozen import thawed
 from sahmc._support.validate import require
 from sahmc.models.positions import named
 from sahmc.models.relabel import relabel
+from sahmc.results.coords import require_dims
 from sahmc.results.records import DrawRecord, Rejuvenated, RunRecord
 from sahmc.results.relabelling import known_symmetries
 from sahmc.tilt.partition import TemperatureLadder
@@ -44,12 +45,10 @@ def to_datatree(
     import arviz_base
     import xarray as xr
 
+    from sahmc.results.old_arviz import readable
+
     variables = tree_variables(record.draws.values)
-    known = ", ".join(map(repr, variables))
-    for name in dims:
-        require(name in variables, f"dims must be those of a variable, which are {known}", name, "rename or drop it")
-        named_axes = isinstance(dims[name], (list, tuple)) and all(isinstance(axis, str) for axis in dims[name])
-        require(named_axes, "dims of a variable are a list of names", dims[name], 'write dims={"x": ["axis"]}')
+    require_dims(variables, dims)
     shape = record.draws.log_weight.shape
     chosen = index
     statistics = _statistics(record)
@@ -81,6 +80,7 @@ def to_datatree(
         dims={**thawed(labels.dims), **dims},
         save_warmup=True,
     )
+    tree = readable(tree)
     tree["sahmc"] = xr.DataTree(xr.Dataset(_learnt(record)))
     tree.attrs.update(_attributes(record))
     tree["posterior"].attrs.update(_attributes(record))
@@ -192,6 +192,10 @@ def _learnt(record: RunRecord) -> Variables:
             found["mode_doubt"] = (("mode",), modes.doubt)
         if modes.copies is not None:
             found["mode_copies"] = (("mode",), modes.copies)
+        if modes.lowest is not None:
+            for name, leaf in zip(tree_variables(record.draws.values), modes.lowest, strict=True):
+                axes = (f"{name}_axis_{i}" for i in range(leaf.ndim - 1))
+                found[f"mode_lowest.{name}"] = (("mode", *axes), leaf)
     return found
 
 

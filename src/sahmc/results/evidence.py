@@ -84,15 +84,15 @@ def log_evidence(record: RunRecord, method: str = "theta") -> Expectation:
 
 
 def evidence_in_words(record: RunRecord) -> str:
-    """Return what the log evidence is and of what, in a line; nothing where a run cannot know it."""
+    """Return what the log evidence is and of what, in a line; nothing where the run does not support it."""
     if record.bridge is None and not knows_evidence(record):
         return ""
     mean, error = (float(part) for part in log_evidence(record))
-    what = "log evidence" if record.settings["prior"] else "log of the integral of exp(log density)"
     if not np.isfinite([mean, error]).all():
-        return f"{what}: not known, see the findings"
+        return ""
     digits = max(0, 1 - math.floor(math.log10(max(error, 1e-6))))
-    return f"{what}: {mean:.{digits}f} +- {error:.{digits}f}"
+    what = "log evidence" if record.settings["prior"] else "log of the integral of exp(log density)"
+    return f"{what} {mean:z.{digits}f} +- {error:.{digits}f}"
 
 
 def knows_evidence(record: RunRecord) -> bool:

@@ -33,6 +33,8 @@ FORMAT = 3
 """The number of the layout that is written, and the only one that is read."""
 SEALED = ("sahmc_format", "counts", "num_gradients", "warmup", "structure", "labels", "settings", "findings", "groups")
 """The attributes that are read back."""
+LOWEST = "mode_lowest."
+"""The beginning of the names under which the lowest points of modes are stored, variable by variable."""
 
 
 def check_target(path: str | PathLike[str], overwrite: bool) -> Path:
@@ -43,7 +45,7 @@ def check_target(path: str | PathLike[str], overwrite: bool) -> Path:
     target = as_new_file(path, overwrite)
     must = "a result is stored as NetCDF, in a file like run.nc, or as Zarr, in run.zarr"
     require(target.suffix in (".nc", ".zarr"), must, str(target), "change the ending")
-    require_library("zarr" if target.suffix == ".zarr" else "h5netcdf", "io")
+    _require_engine(target)
     return target
 
 
@@ -116,6 +118,9 @@ def load(path: str | PathLike[str]) -> RunRecord:
     modes = {name: learnt[f"mode_{name}"] for name in ModeAssignment._fields if f"mode_{name}" in learnt}
     if "complete" in modes:
         modes["complete"] = bool(modes["complete"])
+    points = {name.removeprefix(LOWEST): leaf for name, leaf in learnt.items() if name.startswith(LOWEST)}
+    if points:
+        modes["lowest"] = tuple(jax.tree.leaves(_restore(structure, points)))
     trace = {name: learnt[f"trace_{name}"] for name in ThetaTrace._fields if f"trace_{name}" in learnt}
     return RunRecord(
         draws=_draws(tree, "weighted_", structure),
@@ -146,6 +151,7 @@ def _read(target: Path) -> xr.DataTree:
     import xarray as xr
 
     require(target.exists(), "there must be a result to load", f"{target}, which does not exist", "check the path")
+    _require_engine(target)
     try:
         if target.suffix == ".zarr":
             require_safe_zarr(target)
@@ -169,6 +175,11 @@ def _read(target: Path) -> xr.DataTree:
         "take another copy of it, or sample again",
     )
     return tree
+
+
+def _require_engine(target: Path) -> None:
+    """Raise ``ValueError`` unless the library is there by which a file of this name is read and written."""
+    require_library("zarr" if target.suffix == ".zarr" else "h5netcdf", "io")
 
 
 def _engine(target: Path) -> dict[str, Any]:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from sahmc._support.tables import Table, number
-from sahmc.models.positions import labels
+from sahmc._support.tables import Table, number, shortened, to_places_of
+from sahmc._support.words import WIDTH, counted
+from sahmc.models.positions import labels, named
+from sahmc.results.mode_moments import mode_moments, with_mass
 from sahmc.results.records import ModeAssignment, RunRecord
-from sahmc.results.relabelling import relabelled
-from sahmc.tilt.importance import BLOCK_BYTES, weighted_mean
+from sahmc.results.relabelling import relabelled, relabelled_beside
+from sahmc.results.var_names import choose_variables
+from sahmc.tilt.importance import weighted_mean
 
-SHOWN_COORDINATES = 6
-"""The number of coordinates of a mean that are printed."""
-SHOWN_MASS, SHOWN_REST = 1e-5, 1e-3
-"""The least mass of a mode that has a row, and that of the rest, all draws of no mode together."""
+SHOWN_ROWS, SHOWN_QUANTITIES, HEADING = 40, 8, 24
+"""The most modes and quantities that are printed, and the most characters of a quantity's name."""
+SHOWN_REST = 1e-3
+"""The least mass of the rest, all draws of no mode together, that has a row."""
 
 
 class Mode(NamedTuple):
@@ -42,6 +46,8 @@ class Mode(NamedTuple):
     """
     copies: int = 1
     """The number of copies of it, itself among them, that symmetries make. All the other numbers are of all of them."""
+    minimum: Any = None
+    """The point where ``energy`` was found, in the structure of a position; None for the rest."""
 
     @property
     def name(self) -> str:
@@ -52,94 +58,153 @@ class Mode(NamedTuple):
 class ModeTable(tuple[Mode, ...]):
     """The modes, heaviest first: a tuple that prints as a table.
 
-    The last row may be the rest, draws that belong to no mode: its ``label`` is -1. Masses then sum to 1 with it.
+    The last row may be the rest, draws that belong to no mode: its ``label`` is -1. Masses then sum to 1 with it, but
+    for modes that are left out since they hold hardly any.
     """
 
-    __slots__ = ()
+    names: list[str]
+    """The names of the numbers in a mean, with coords where the model has any."""
+    shown: list[int]
+    """The places of those that are printed, the ones in which modes differ most first."""
+    left_out: int
+    """The number of modes without a row."""
 
-    def _table(self) -> Table:
+    def __new__(
+        cls, modes: Iterable[Mode] = (), names: Sequence[str] = (), shown: Sequence[int] = (), left_out: int = 0
+    ) -> ModeTable:
+        """Return the table of ``modes``; the other arguments are the attributes of the same names."""
+        table = super().__new__(cls, modes)
+        table.names, table.shown, table.left_out = list(names), list(shown), left_out
+        return table
+
+    def _masses(self) -> Table:
+        """Return the table of what is known of each mode besides its place."""
         copied = any(mode.copies > 1 for mode in self)
-        names, rows = ["mass", "±", "energy", "chains", *(["copies"] if copied else []), "mean"], []
-        for mode in self:
-            place = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(mode.mean)])
-            more = ", …" if len(place) > SHOWN_COORDINATES else ""
-            where = "(" + ", ".join(number(x) for x in place[:SHOWN_COORDINATES]) + more + ")"
-            numbers = [f"{mode.mass:.4f}", f"{mode.mcse:.4f}", f"{mode.energy:.2f}", str(mode.chains)]
-            rows.append([*numbers, *([f"{mode.copies:,}"] if copied else []), where])
-        return Table("", names, [mode.name for mode in self], rows)
+        rows = [
+            [f"{mode.mass:.4f}", f"{mode.mcse:.4f}", f"{mode.energy:z.2f}", str(mode.chains)]
+            + ([f"{mode.copies:,}"] if copied else [])
+            for mode in self[:SHOWN_ROWS]
+        ]
+        columns = ["mass", "±", "energy", "chains", *(["copies"] if copied else [])]
+        return Table("mode", columns, [mode.name for mode in self[:SHOWN_ROWS]], rows)
+
+    def _places(self, width: int | None) -> Table:
+        """Return the table of where each mode is, with as many quantities as a line of ``width`` holds, or one.
+
+        None is no limit, and whole names.
+        """
+        modes = self[:SHOWN_ROWS]
+        parts = [(_flat(m.mean), _flat(m.sd), None if m.minimum is None else _flat(m.minimum)) for m in modes]
+        table = Table("mode", [], [mode.name for mode in modes], [[] for _ in modes])
+        headings = shortened([self.names[i] for i in self.shown], HEADING) if width else None
+        for k, i in enumerate(islice(self.shown, SHOWN_QUANTITIES)):
+            cells = [_place(mean[i], sd[i], None if low is None else low[i]) for mean, sd, low in parts]
+            heading = self.names[i] if headings is None else headings[k]
+            rows = [[*row, cell] for row, cell in zip(table.rows, cells, strict=True)]
+            wider = Table("mode", [*table.columns, heading], table.names, rows)
+            if width and table.columns and wider.width > width:
+                break
+            table = wider
+        return table
+
+    def _notes(self, places: Table) -> tuple[str, str, str]:
+        """Return what to say of rows that are not there, above the places, and below them."""
+        more = [f"... and {len(self) - SHOWN_ROWS} more, in to_dataframe()"] if len(self) > SHOWN_ROWS else []
+        if self.left_out:
+            verb = "is" if self.left_out == 1 else "are"
+            more.append(f"{counted(self.left_out, 'mode')} of hardly any mass {verb} left out")
+        many, rest = len(self) > 1, len(self.names) - len(places.columns)
+        what = "mean ± sd" + (" (lowest point)" if self[0].minimum is not None else "")
+        what += ", first where modes differ most" if many and len(self.shown) > 1 else ""
+        return "\n".join(more), what, f"... and {rest} more, in to_dataframe()" if rest else ""
 
     def __str__(self) -> str:
-        return str(self._table())
+        if not self:
+            return "no modes"
+        places = self._places(WIDTH)
+        above, what, below = self._notes(places)
+        parts = [str(self._masses()), above, f"\n{what}", str(places), below]
+        return "\n".join(part for part in parts if part)
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return self._table().to_html()
+        places = self._places(None)
+        above, what, below = (f"<p>{text}</p>" if text else "" for text in self._notes(places))
+        return self._masses().to_html() + above + what + places.to_html() + below
 
     def to_dataframe(self) -> Any:
-        """Return a pandas DataFrame with a row for each mode, the mean of each coordinate in a column.
+        """Return a pandas DataFrame with a row for each mode.
 
-        The ``label`` of the rest, if there is one, is -1.
+        After mass, energy and so on come the mean of each quantity, in a column of its name, its standard deviation
+        (``_sd``) and its value at the lowest point (``_minimum``). The ``label`` of the rest, if there is one, is -1.
         """
         import pandas as pd
 
         rows = []
         for mode in self:
             row: dict[str, Any] = {k: getattr(mode, k) for k in ("label", "mass", "mcse", "energy", "chains", "copies")}
-            values = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(mode.mean)])
-            row.update(zip(labels(mode.mean), map(float, values), strict=True))
+            for ending, part in (("", mode.mean), ("_sd", mode.sd), ("_minimum", mode.minimum)):
+                values = [np.nan] * len(self.names) if part is None else _flat(part)
+                row.update({name + ending: x for name, x in zip(self.names, values, strict=True)})
             rows.append(row)
         return pd.DataFrame(rows)
 
 
-def mode_table(record: RunRecord, assigned: ModeAssignment) -> ModeTable:
+def _flat(tree: Any) -> list[float]:
+    """Return all numbers of a mean, one after the other."""
+    return [float(x) for leaf in jax.tree.leaves(tree) for x in np.ravel(leaf)]
+
+
+def _place(mean: float, sd: float, minimum: float | None) -> str:
+    """Return a cell such as "0.315 ± 0.021 (0.312)"."""
+    if minimum is None:
+        return f"{to_places_of(sd, mean)[0]} ± {number(sd, 2)}"
+    middle, lowest = to_places_of(sd, mean, minimum)
+    return f"{middle} ± {number(sd, 2)} ({lowest})"
+
+
+def mode_table(record: RunRecord, assigned: ModeAssignment, var_names: Any = None) -> ModeTable:
     """Return the modes to which draws were ``assigned``, in their order, heaviest first.
 
     Those with hardly any mass, at the end, are left out. Draws of no mode are the last row, if they have mass.
+    ``var_names`` are the variables that are printed.
     """
     weight, num = record.weight, len(assigned.energy)
     label = np.where(assigned.label < 0, num, assigned.label)
-    mass = np.bincount(label.ravel(), weight.ravel(), num + 1)
-    moments = [_moments(leaf, label, weight, num + 1) for leaf in jax.tree.leaves(relabelled(record))]
+    if assigned.lowest is None:
+        values, lowest = relabelled(record), None
+    else:
+        values, lowest = relabelled_beside(record, assigned.lowest)
+    moments = mode_moments(values, assigned.label, weight, num)
     cold = record.cold
-    strayed = int((cold & (label == num)).any(axis=1).sum())
-    chains = np.append(assigned.chains(cold), strayed)
+    chains = np.append(assigned.chains(cold), int((cold & (label == num)).any(axis=1).sum()))
     energy = np.append(assigned.energy, np.min(-record.draws.log_density, where=label == num, initial=np.inf))
     doubt = np.append(np.zeros(num) if assigned.doubt is None else assigned.doubt, 0.0)
 
     def one(k: int) -> Mode:
-        parts = ([moment[i][k] for moment in moments] for i in range(2))
-        mean, sd = (jax.tree.unflatten(record.draws.structure, part) for part in parts)
+        mean, sd = (_structured(record, part[k]) for part in (moments.mean, moments.sd))
         error = float(np.hypot(weighted_mean((label == k).astype(float), weight).mcse, doubt[k]))
         copies = 1 if assigned.copies is None or k == num else int(assigned.copies[k])
-        return Mode(float(mass[k]), error, mean, sd, float(energy[k]), int(chains[k]), k if k < num else -1, copies)
+        minimum = None
+        if lowest is not None and k < num:
+            minimum = jax.tree.unflatten(record.draws.structure, [leaf[k] for leaf in lowest])
+        mass, number_of = float(moments.mass[k]), k if k < num else -1
+        return Mode(mass, error, mean, sd, float(energy[k]), int(chains[k]), number_of, copies, minimum)
 
-    shown = np.flatnonzero(mass[:num] > SHOWN_MASS).max(initial=-1) + 1
-    return ModeTable(one(k) for k in [*range(shown), *([num] if mass[num] > SHOWN_REST else [])])
+    shown = int(np.flatnonzero(with_mass(moments.mass[:num])).max(initial=-1)) + 1
+    rows = [*range(shown), *([num] if moments.mass[num] > SHOWN_REST else [])]
+    chosen = choose_variables(named(record.draws.values), var_names)
+    owner = [name for name, leaf in named(record.draws.values).items() for _ in range(leaf[0, 0].size)]
+    order = [int(i) for i in moments.most_different() if owner[i] in chosen]
+    if shown < 2:
+        order.sort(key=lambda i: list(chosen).index(owner[i]))
+    return ModeTable(map(one, rows), labels(record.draws.values, 2, record.labels), order, num - shown)
 
 
-def _moments(leaf: np.ndarray, label: np.ndarray, weight: np.ndarray, num: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and standard deviation of values (chain, draw, ...) within each of ``num`` modes.
-
-    ``label`` is the mode of each draw. Values are read in blocks, to spare memory.
-    """
-    from scipy.sparse import csr_array
-
-    shape = leaf.shape[2:]
-    values = leaf.reshape(*leaf.shape[:2], -1)
-    step = max(1, BLOCK_BYTES // (8 * values[:, 0].size))
-
-    def average(of: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
-        total, mass = np.zeros((num, values.shape[2])), np.zeros((num, 1))
-        for first in range(0, values.shape[1], step):
-            part = slice(first, first + step)
-            at, share = label[:, part].ravel(), weight[:, part].ravel()
-            shares = csr_array((share, (at, np.arange(len(at)))), shape=(num, len(at)))
-            known = np.where(weight[:, part, None] > 0, values[:, part].astype(float), 0.0)  # no weight, no say
-            total += shares @ of(known.reshape(-1, values.shape[2]), at)
-            mass += np.bincount(at, share, num)[:, None]
-        return total / np.where(mass > 0, mass, 1.0)
-
-    mean = average(lambda x, at: x)
-    sd = np.sqrt(average(lambda x, at: (x - mean[at]) ** 2))
-    return mean.reshape(num, *shape), sd.reshape(num, *shape)
+def _structured(record: RunRecord, flat: np.ndarray) -> Any:
+    """Return numbers, one after the other, in the structure of a draw."""
+    shapes = [leaf.shape[2:] for leaf in record.draws.leaves]
+    ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
+    parts = [part.reshape(shape) for part, shape in zip(np.split(flat, ends[:-1]), shapes, strict=True)]
+    return jax.tree.unflatten(record.draws.structure, parts)

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from sahmc.models.positions import labels
+from sahmc.models.model import Labels
+from sahmc.models.positions import named, numbered, untransformed
 
 MOST_CHAINS, MOST_COORDINATES, MOST_BYTES = 512, 1000, 2**27
 """The most chains and coordinates that are examined, and the most bytes of their draws, to save time."""
@@ -24,13 +25,16 @@ class Quantities(NamedTuple):
     """The pair (i, j) if every i-th chain and every j-th draw was taken."""
 
 
-def choose_quantities(positions: Any) -> Quantities:
+def choose_quantities(positions: Any, about: Labels | None = None) -> Quantities:
     """Return the coordinates of positions, or some of them, of some draws, where there are too many.
 
-    ``positions`` is a pytree of arrays (chain, draw, ...).
+    ``positions`` is a pytree of arrays (chain, draw, ...). They are called as the variables are whose unconstrained
+    values they hold, with the dims and coords of ``about``.
     """
     leaves = [leaf.reshape(*leaf.shape[:2], -1) for leaf in jax.tree.leaves(positions)]
-    known = labels(positions, lead=2)
+    known = [
+        text for name, leaf in named(positions).items() for text in numbered(untransformed(name), leaf.shape[2:], about)
+    ]
     chains, draws = leaves[0].shape[:2]
     dim = sum(leaf.shape[2] for leaf in leaves)
     stride = -(-dim // MOST_COORDINATES)

@@ -8,7 +8,8 @@ import numpy as np
 
 from sahmc._support.frozen import thawed
 from sahmc.models.model import Labels
-from sahmc.results.records import DrawRecord, Finding, ModeAssignment, RunRecord, ThetaTrace
+from sahmc.results.findings.listing import Findings
+from sahmc.results.records import DrawRecord, ModeAssignment, RunRecord, ThetaTrace
 from sahmc.results.warmup_record import WarmupRecord
 from sahmc.tilt.partition import EnergyPartition, TemperatureLadder
 from sahmc.tilt.tilts import Tilt
@@ -137,9 +138,9 @@ class RecordView:
         return self.record.counts.jumps, self.record.counts.jumps_accepted
 
     @property
-    def findings(self) -> tuple[Finding, ...]:
-        """The findings: what is wrong with the run, errors first; empty if nothing is."""
-        return self.record.findings
+    def findings(self) -> Findings:
+        """The findings: what is wrong with the run, errors first; empty if nothing is. Print them."""
+        return Findings(self.record.findings)
 
     @property
     def warmup(self) -> WarmupRecord:

@@ -141,6 +141,8 @@ class ModeAssignment(NamedTuple):
     """The mass that may have been counted for each mode, or not, by mistake; None if it is not known."""
     copies: np.ndarray | None = None
     """The number of copies of each mode, itself among them, that symmetries make; None where there are none."""
+    lowest: tuple[np.ndarray, ...] | None = None
+    """The lowest points as positions or variables of the user, (mode, ...) for each leaf of a draw."""
 
     def mass(self, weight: np.ndarray) -> np.ndarray:
         """Return the posterior probability of each mode, from the weights of the draws."""

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
+import numpy as np
+
 from sahmc._support.frozen import thawed
+from sahmc._support.words import listed
 from sahmc.models.relabel import relabel
 from sahmc.models.symmetries import from_data
-from sahmc.models.symmetry import Flip, Involution, Parted, Permute, Symmetry
+from sahmc.models.symmetry import Flip, Involution, Permute, Symmetry
 from sahmc.results.records import RunRecord
 
 
@@ -25,17 +29,33 @@ def relabelled(record: RunRecord, symmetries: Any = None) -> Any:
     return relabel(values, record.draws.log_density, record.weight, symmetries)
 
 
+def relabelled_beside(record: RunRecord, points: tuple[np.ndarray, ...]) -> tuple[Any, list[np.ndarray]]:
+    """Return the draws with known symmetries undone, and ``points`` carried to the copy in which the draws then are.
+
+    ``points`` holds arrays (point, ...) for each leaf of a draw. They count for nothing in where the draws go.
+    """
+    known = known_symmetries(record)
+    if not known:
+        return record.draws.values, list(points)
+    weight, num = record.weight, len(points[0])
+    leaves = [
+        np.concatenate([leaf.reshape(1, weight.size, *leaf.shape[2:]), point[None]], axis=1)
+        for leaf, point in zip(record.draws.leaves, points, strict=True)
+    ]
+    log_density = np.append(record.draws.log_density.ravel(), np.full(num, -np.inf))
+    share = np.append(weight.ravel(), np.zeros(num))
+    values = jax.tree.unflatten(record.draws.structure, leaves)
+    moved = jax.tree.leaves(relabel(values, log_density[None], share[None], known))
+    draws = [leaf[0, :-num].reshape(*weight.shape, *leaf.shape[2:]) for leaf in moved]
+    return jax.tree.unflatten(record.draws.structure, draws), [leaf[0, -num:] for leaf in moved]
+
+
 def symmetries_in_words(record: RunRecord) -> str:
     """Return a sentence on the symmetries that a run knows; nothing if it knows none."""
     known = known_symmetries(record)
     if not known:
         return ""
-    told = [f"parts of {_listed(one)} may change places" for one in known if isinstance(one, Permute)]
-    told += [f"{_listed(one)} may change sign" for one in known if isinstance(one, Flip)]
+    told = [f"parts of {listed(list(one.names))} may change places" for one in known if isinstance(one, Permute)]
+    told += [f"{listed(list(one.names))} may change sign" for one in known if isinstance(one, Flip)]
     told += [f"{one.name} leaves the posterior as it is" for one in known if isinstance(one, Involution)]
     return f"symmetries: {'; '.join(told)}. The table is of relabelled draws, in which each part is the same throughout"
-
-
-def _listed(symmetry: Parted) -> str:
-    names = list(symmetry.names)
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
@@ -10,17 +11,23 @@ from typing import Any, Protocol, runtime_checkable
 import jax
 import numpy as np
 
+from sahmc._support.tables import Table
 from sahmc._support.types import PositionFn
-from sahmc._support.validate import require, require_count, require_mapping, require_seed
+from sahmc._support.validate import require, require_count, require_flag, require_mapping, require_seed
+from sahmc.models.predictor import Predictor
 from sahmc.models.symmetry import Symmetry
 from sahmc.results import evidence, expectations, files, ladder, search
+from sahmc.results.coords import with_coords
 from sahmc.results.datatree import add_relabelled, to_datatree, to_inferencedata
 from sahmc.results.mode_table import ModeTable, mode_table
+from sahmc.results.overview import as_text, overview
+from sahmc.results.plot_methods import PlotMethods
+from sahmc.results.predictions import Wanted, add_predictions
 from sahmc.results.record_view import RecordView
 from sahmc.results.records import DrawRecord, ModeAssignment, Rejuvenated, RunRecord
 from sahmc.results.relabelling import known_symmetries, relabelled
 from sahmc.results.summary import Summary, summarise
-from sahmc.tilt.importance import Expectation, kish_efficiency, resample_rows
+from sahmc.tilt.importance import Expectation, resample_rows
 
 
 @runtime_checkable
@@ -31,8 +38,15 @@ class LiveRun(Protocol):
     def has_positions(self) -> bool:
         """Whether whole positions were kept, rather than some function of them."""
 
+    @property
+    def predictor(self) -> Predictor | None:
+        """The object that tells how likely each observation is, and simulates data; None if the model has none."""
+
     def assign_modes(self, draws: DrawRecord) -> ModeAssignment:
         """Return the modes in the draws, for a run that did not look for any."""
+
+    def extend(self, draws: int, progressbar: bool) -> Any:
+        """Return the result of the same run with ``draws`` more draws of each chain."""
 
     def rejuvenate(self, index: tuple[np.ndarray, ...], moves: int, seed: int) -> Rejuvenated:
         """Return some draws after ``moves`` plain moves of the kernel each.
@@ -42,7 +56,7 @@ class LiveRun(Protocol):
 
 
 @dataclass(frozen=True, repr=False)
-class Result(RecordView):
+class Result(RecordView, PlotMethods):
     """The draws of the tilted density, and the weights that give the posterior back. Arrays lead with (chain, draw).
 
     ``record`` holds all the data there is, immutable and grouped; the attributes below are parts of it. ``live`` is the
@@ -55,6 +69,21 @@ class Result(RecordView):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the record alone."""
         return Result, (self.record,)
+
+    def extend(self, draws: int, *, progressbar: bool = True) -> Result:
+        """Return the result of the same run with ``draws`` more draws of each chain; this one stays as it is.
+
+        They are the bits of a run that was asked for all of them at first, unless draws have shown a mode that the
+        warm-up did not know, for which a run begins anew. A run that is kept in a folder goes on there, as by
+        ``sahmc.resume``.
+        """
+        require_count(draws, "draws")
+        require_flag(progressbar, "progressbar")
+        must = "extend needs the run that made the draws"
+        todo = "call it on the result that sample returned, or sahmc.resume on the folder of a run"
+        require(self.live is not None, must, "a result that was loaded", todo)
+        assert self.live is not None
+        return self.live.extend(draws, progressbar)
 
     def expectation(self, fn: PositionFn | None = None) -> Expectation:
         """Return the posterior mean of ``fn`` and its Monte Carlo standard error.
@@ -141,16 +170,18 @@ class Result(RecordView):
         """
         return search.search_power(self.record, mass, width)
 
-    def modes(self) -> ModeTable:
+    def modes(self, var_names: Any = None) -> ModeTable:
         """Return the modes of the posterior, heaviest first, found without being told how many.
 
-        The table holds the mass of each, its place, and how many chains saw it. Copies that a symmetry makes are one
-        mode; the table tells how many there are. Where the run did not look for modes, they are looked for now.
+        The table holds the mass of each, how many chains saw it, and its place: mean, standard deviation and lowest
+        point. It prints the quantities in which modes differ most, of the variables in ``var_names`` if given; all are
+        in ``to_dataframe()``. A mode has the label that ``sample_stats.mode`` has for its draws; modes of hardly any
+        mass are left out. Copies that a symmetry makes are one mode; the table tells how many there are. Where the run
+        did not look for modes, they are looked for now.
         """
-        assigned = self.record.modes
-        if assigned is None:
-            assigned = self._alive("modes() of a run that did not look for modes").assign_modes(self.record.draws)
-        return mode_table(self.record, assigned)
+        record = self._with_modes("modes()")
+        assert record.modes is not None
+        return mode_table(record, record.modes, var_names)
 
     @property
     def symmetries(self) -> tuple[Symmetry, ...]:
@@ -165,15 +196,37 @@ class Result(RecordView):
         """
         return relabelled(self.record, symmetries)
 
-    def summary(self, fn: PositionFn | None = None, prob: float = 0.94) -> Summary:
+    def summary(
+        self,
+        fn: PositionFn | None = None,
+        prob: float = 0.94,
+        *,
+        var_names: Any = None,
+        mode: int | None = None,
+    ) -> Summary:
         """Return a table of every quantity, and the findings in words: print it, or take ``to_dataframe()``.
 
         Its columns are mean, standard deviation and highest-density interval of probability ``prob`` of the posterior,
         Monte Carlo standard error, effective sample size, and R-hat (ArviZ's, of equal-weight draws, each row from one
         chain). The quantities are the coordinates of the position, relabelled if modes have copies, or what ``fn`` of
         it returns.
+
+        ``var_names`` is a list of variables as ArviZ takes it: names, or names after "~", which are left out. ``mode``
+        is the label of a mode, as ``modes()`` prints it: the table is then of the posterior within that mode.
         """
-        return summarise(self.record, fn, prob)
+        return summarise(self._with_modes("mode=", mode), fn, prob, var_names, mode)
+
+    def assign_coords(self, coords: Mapping[str, Any], dims: Mapping[str, Any] | None = None) -> Result:
+        """Return this result with names for its axes, which tables, plots and ``to_datatree`` then use.
+
+        ``coords`` are the names along each dimension, such as ``{"county": ["Aitkin", "Anoka"]}``, and ``dims`` the
+        dimensions of each variable, such as ``{"a": ["county"]}``. Those that the model has, such as the plates of
+        NumPyro, need not be given. Findings keep the words that they have.
+        """
+        require_mapping(coords, "coords", '{"county": ["Aitkin", "Anoka"]}')
+        require_mapping(dims, "dims", '{"a": ["county"]}')
+        labels = with_coords(self.record, coords, dims or {})
+        return Result(dataclasses.replace(self.record, labels=labels), self.live)
 
     def to_datatree(
         self,
@@ -181,6 +234,9 @@ class Result(RecordView):
         coords: Mapping[str, Any] | None = None,
         dims: Mapping[str, Any] | None = None,
         rejuvenate: int = 0,
+        log_likelihood: bool = False,
+        posterior_predictive: bool = False,
+        prior: bool = False,
         seed: int = 0,
     ) -> Any:
         """Return an ``xarray.DataTree`` in ArviZ's schema.
@@ -189,7 +245,7 @@ class Result(RecordView):
             As many draws as were made, resampled to have equal weight, in time order; heavy draws repeat. Each row is
             of one chain, ``sample_stats.source``; a chain fills as many rows as its share of the weight is worth. With
             ``rejuvenate=k`` each is then moved by k plain transitions of the kernel, so that next to none
-            do; ``seed`` is for both.
+            do; ``seed`` is for all that is random here.
         ``weighted_posterior``, ``weighted_sample_stats``
             The draws as they were made, of the tilted density, with ``log_weight``, ``region`` and ``energy``.
         ``relabelled_posterior``
@@ -201,8 +257,21 @@ class Result(RecordView):
         ``observed_data``, ``constant_data``
             The data, where the model knows them.
 
+        ``log_likelihood``
+            With ``log_likelihood=True``, that of every observation under each draw of ``posterior``, for ``az.loo``.
+        ``posterior_predictive``
+            With ``posterior_predictive=True``, data that the model makes under each draw of ``posterior``.
+        ``prior``, ``prior_predictive``
+            With ``prior=True``, a thousand draws of the prior, and the data that the model makes of each.
+
+        The last three need a model of NumPyro, PyMC or Stan, and the result that ``sample`` returned. Of a Stan program
+        they are the generated quantities ``log_lik`` and ``y_rep``; it has no prior apart.
+
         ``coords`` and ``dims`` are ArviZ's, for variables named as in the draws; the model's own need not be given.
         """
+        wanted = Wanted(log_likelihood, posterior_predictive, prior)
+        asked = wanted.argument
+        predictor = None if asked is None else wanted.require(self._alive(asked).predictor)
         require_count(rejuvenate, "rejuvenate", least=0)
         require_seed(seed, "seed")
         require_mapping(coords, "coords", '{"axis": ["east", "north"]}')
@@ -210,7 +279,8 @@ class Result(RecordView):
         index = resample_rows(self.weight, seed)
         flat = tuple(part.ravel() for part in index)
         moved = self._alive("rejuvenate").rejuvenate(flat, rejuvenate, seed) if rejuvenate else None
-        return add_relabelled(to_datatree(self.record, index, moved, coords or {}, dims or {}), self.record)
+        tree = add_relabelled(to_datatree(self.record, index, moved, coords or {}, dims or {}), self.record)
+        return tree if predictor is None else add_predictions(tree, predictor, wanted, self.record, index, moved, seed)
 
     def to_inferencedata(
         self,
@@ -218,13 +288,25 @@ class Result(RecordView):
         coords: Mapping[str, Any] | None = None,
         dims: Mapping[str, Any] | None = None,
         rejuvenate: int = 0,
+        log_likelihood: bool = False,
+        posterior_predictive: bool = False,
+        prior: bool = False,
         seed: int = 0,
     ) -> Any:
         """Return what ``to_datatree`` does as an ``arviz.InferenceData``, for ArviZ before 1.0.
 
         The arguments are those of ``to_datatree``.
         """
-        return to_inferencedata(self.to_datatree(coords=coords, dims=dims, rejuvenate=rejuvenate, seed=seed))
+        tree = self.to_datatree(
+            coords=coords,
+            dims=dims,
+            rejuvenate=rejuvenate,
+            log_likelihood=log_likelihood,
+            posterior_predictive=posterior_predictive,
+            prior=prior,
+            seed=seed,
+        )
+        return to_inferencedata(tree)
 
     def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> None:
         """Write a NetCDF file (or, if ``path`` ends in ".zarr", a Zarr store) that ArviZ and ``load`` read.
@@ -238,6 +320,16 @@ class Result(RecordView):
         """Return the result that ``save`` wrote: the same record, without the model, so no new moves can be made."""
         return cls(files.load(path))
 
+    def _with_modes(self, what: str, mode: Any = 0) -> RunRecord:
+        """Return the record with its modes, which are looked for now if the run did not; as it is if ``mode`` is None.
+
+        ``what`` needs them, as the error says where they cannot be looked for any more.
+        """
+        if mode is None or self.record.modes is not None:
+            return self.record
+        found = self._alive(f"{what} of a run that did not look for modes").assign_modes(self.record.draws)
+        return dataclasses.replace(self.record, modes=found)
+
     def _alive(self, what: str) -> LiveRun:
         """Return the run that made the draws, or raise ``ValueError``, saying that ``what`` needs it."""
         require(
@@ -250,12 +342,8 @@ class Result(RecordView):
         return self.live
 
     def __repr__(self) -> str:
-        chains, draws = self.log_weight.shape
-        regions = self.record.num_regions
-        trips = f"{int(self.round_trips.sum())} round trips" if regions > 1 else "no tilt"
-        return (
-            f"<sahmc.Result: {chains} chains x {draws} draws, tilt {self.tilt.name!r} with {regions} regions, {trips}, "
-            f"{self.num_gradients:,} gradients, acceptance {self.acceptance_rate:.2f}, "
-            f"{self.num_diverging} divergences, weight efficiency {kish_efficiency(self.weight):.2f}, "
-            f"seed {self.settings['random_seed']}, {len(self.findings) or 'no'} findings>"
-        )
+        return as_text(overview(self.record))
+
+    def _repr_html_(self) -> str:
+        lines = overview(self.record)
+        return "<b>sahmc.Result</b>" + Table("", [""], list(lines), [[line] for line in lines.values()]).to_html()

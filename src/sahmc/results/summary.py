@@ -9,21 +9,28 @@ from typing import Any
 import numpy as np
 
 from sahmc._support.frozen import thawed
-from sahmc._support.tables import Table, number
+from sahmc._support.tables import Table, digits_for, number
 from sahmc._support.types import PositionFn
 from sahmc._support.validate import is_number, require
-from sahmc.models.positions import labels, named
+from sahmc._support.words import counted, wrapped
+from sahmc.models.positions import named, numbered
 from sahmc.results.evidence import evidence_in_words
 from sahmc.results.expectations import resample_index, values
-from sahmc.results.records import Finding, RunRecord
+from sahmc.results.findings.listing import Findings
+from sahmc.results.records import RunRecord
 from sahmc.results.relabelling import relabelled, symmetries_in_words
 from sahmc.results.search import search_in_words
+from sahmc.results.var_names import choose_variables
+from sahmc.results.within_mode import within_mode
 from sahmc.tilt.importance import by_columns, rank_rhat, resample_rows, weighted_ess, weighted_mean, weighted_variance
 
 SHOWN_ROWS = 40
 """The most rows that are printed; all are in the DataFrame."""
 INTERVAL_DRAWS = 4000
 """The most equal-weight draws from which intervals are computed."""
+
+Index = tuple[np.ndarray, np.ndarray]
+"""The chain and the number of each of some draws."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -36,10 +43,10 @@ class Summary:
     """The names of the quantities, which are the rows."""
     columns: dict[str, np.ndarray]
     """The columns by name, with a number for each quantity."""
-    findings: tuple[Finding, ...]
+    findings: Findings
     """The findings: what is wrong with the run, errors first."""
     evidence: str = ""
-    """A line on the log evidence; nothing where it cannot be known."""
+    """A line on the log evidence; nothing where the run does not support it."""
     search: str = ""
     """A line on what the search for modes would have found; nothing where there was none."""
     symmetries: str = ""
@@ -52,72 +59,87 @@ class Summary:
         return pd.DataFrame(self.columns, index=self.names)
 
     def table(self, shown: int = SHOWN_ROWS) -> Table:
-        """Return the first ``shown`` rows as a table of text, rounded to about three significant digits."""
+        """Return the first ``shown`` rows as a table of text, rounded to what is worth reading."""
         rows = [self._row(i) for i in range(min(shown, len(self.names)))]
-        return Table("", list(self.columns), self.names[:shown], rows)
+        interval = [name for name in self.columns if name.startswith("hdi_")]
+        return Table("", list(self.columns), self.names[:shown], rows, spare=("mcse", *interval))
 
     def _row(self, i: int) -> list[str]:
-        """Return the cells of one quantity."""
-        cells = []
+        """Return the cells of one quantity: mean and interval show two digits of the standard deviation at least."""
+        cells, sd = [], float(self.columns["sd"][i])
         for name, column in self.columns.items():
             value = float(column[i])
-            if name == "ess":
-                cells.append("-" if np.isnan(value) else f"{value:.0f}")
+            if name in ("ess", "r_hat"):
+                cells.append("-" if np.isnan(value) else f"{value:.{0 if name == 'ess' else 2}f}")
             else:
-                known = name == "r_hat" and not np.isnan(value)
-                cells.append(f"{value:.2f}" if known else number(value, 2 if name == "mcse" else 3))
+                cells.append(number(value, {"mcse": 2, "sd": 3}.get(name) or digits_for(value, sd)))
         return cells
 
     @property
     def verdict(self) -> str:
         """A line on whether to trust the run."""
-        errors = sum(finding.severity == "error" for finding in self.findings)
-        if errors:
-            return f"Do not trust this run: {errors} error{'s' * (errors > 1)}."
-        return f"{len(self.findings)} warning{'s' * (len(self.findings) > 1)}." if self.findings else "No findings."
+        return self.findings.verdict
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The lines on symmetries, evidence and search, some of them empty."""
-        return self.symmetries, self.evidence, self.search
+        """The lines on evidence, symmetries and search that there are."""
+        return tuple(note for note in (self.evidence, self.symmetries, self.search) if note)
+
+    @property
+    def rest(self) -> str:
+        """A line on the rows that are not printed; nothing if all are."""
+        more = len(self.names) - SHOWN_ROWS
+        return f"... and {counted(more, 'more row')}, in to_dataframe()" if more > 0 else ""
 
     def __str__(self) -> str:
-        more = len(self.names) - SHOWN_ROWS
-        rest = [f"... and {more} more rows, in to_dataframe()"] if more > 0 else []
-        lines = [f"{f.severity}: {f.sentence}\n    {f.advice} [{f.code}]" for f in self.findings]
-        notes = [note for note in self.notes if note]
-        notes = ["", *notes] if notes else []
-        return "\n".join([self.headline, "", str(self.table()), *rest, *notes, "", self.verdict, *lines])
+        notes = ["", *(wrapped(note) for note in self.notes)] if self.notes else []
+        table = [str(self.table()), *([self.rest] if self.rest else [])]
+        return "\n".join([wrapped(self.headline), "", *table, *notes, "", str(self.findings)])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        items = "".join(
-            f"<li><b>{f.severity}</b>: {html.escape(f.sentence)} {html.escape(f.advice)} <code>{f.code}</code></li>"
-            for f in self.findings
-        )
-        more = len(self.names) - SHOWN_ROWS
-        rest = f"<p>… and {more} more rows, in <code>to_dataframe()</code></p>" if more > 0 else ""
+        told = (f"<p>{html.escape(note)}</p>" for note in (self.rest, *self.notes) if note)
         return (
-            f"<p>{html.escape(self.headline)}</p>{self.table().to_html()}{rest}"
-            + "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
-            + f"<p><b>{html.escape(self.verdict)}</b></p>"
-            + (f"<ul>{items}</ul>" if items else "")
+            f"<p>{html.escape(self.headline)}</p>{self.table().to_html()}{''.join(told)}{self.findings._repr_html_()}"
         )
 
 
-def summarise(record: RunRecord, fn: PositionFn | None, prob: float) -> Summary:
+def summarise(
+    record: RunRecord, fn: PositionFn | None, prob: float, var_names: Any = None, mode: Any = None
+) -> Summary:
     """Return the summary of ``fn`` of the position, or of the position itself if None.
 
-    Intervals are highest-density intervals of probability ``prob``.
+    Intervals are highest-density intervals of probability ``prob``. ``var_names`` are the variables to be told of, all
+    if None. ``mode`` is the label of the mode within which the posterior is looked at, the whole of it if None.
+    """
+    require(is_number(prob) and 0 < prob < 1, "prob must lie in (0, 1)", prob, "pass 0.94, say")
+    inside = record if mode is None else within_mode(record, mode)
+    found = choose_variables(named(relabelled(record) if fn is None else values(record, fn)), var_names)
+    weight, known = inside.weight, record.labels if fn is None else None
+    rows, index = resample_rows(weight, 0), resample_index(inside, min(weight.size, INTERVAL_DRAWS), 0)
+    names = [text for name, leaf in found.items() for text in numbered(name, leaf.shape[2:], known)]
+    parts = [_measure(leaf, weight, rows, index, prob) for leaf in found.values()]
+    low, high = (f"hdi_{50 * (1 - prob):.3g}%", f"hdi_{50 * (1 + prob):.3g}%")
+    headings = ("mean", "sd", low, high, "mcse", "ess", "r_hat")
+    columns = dict(zip(headings, (np.concatenate(part) for part in zip(*parts, strict=True)), strict=True))
+    return Summary(
+        headline(record, mode),
+        names,
+        columns,
+        Findings(record.findings),
+        evidence_in_words(record),
+        search_in_words(record) if mode is None else "",
+        symmetries_in_words(record) if fn is None else "",
+    )
+
+
+def _measure(leaf: np.ndarray, weight: np.ndarray, rows: Index, index: Index, prob: float) -> tuple[np.ndarray, ...]:
+    """Return the columns of the quantities in an array (chain, draw, ...).
+
+    ``rows`` and ``index`` are equal-weight draws, the former in rows of one chain each.
     """
     from arviz_stats.base import array_stats
-
-    require(is_number(prob) and 0 < prob < 1, "prob must lie in (0, 1)", prob, "pass 0.94, say")
-    weight = record.weight
-    index = resample_index(record, min(weight.size, INTERVAL_DRAWS), 0)
-    rows = resample_rows(weight, 0)
-    low, high = (f"hdi_{50 * (1 - prob):.3g}%", f"hdi_{50 * (1 + prob):.3g}%")
 
     def measure(columns: np.ndarray) -> tuple[Any, ...]:
         mean, error = weighted_mean(columns, weight)
@@ -131,38 +153,23 @@ def summarise(record: RunRecord, fn: PositionFn | None, prob: float) -> Summary:
         constant = (0.0, 0.0, np.nan, np.nan)
         return (mean, *(np.where(still, c, x) for c, x in zip(constant, found, strict=True)))
 
-    names: list[str] = []
-    parts: list[tuple[np.ndarray, ...]] = []
-    for name, leaf in named(relabelled(record) if fn is None else values(record, fn)).items():
-        names += labels({name: leaf}, lead=2)
-        mean, sd, error, ess, rhat = by_columns(measure, leaf)
-        drawn = np.asarray(leaf[index], float)
-        hdi = np.asarray(array_stats.hdi(drawn, prob, axis=0))
-        parts.append(tuple(np.ravel(x) for x in (mean, sd, hdi[..., 0], hdi[..., 1], error, ess, rhat)))
-    columns = dict(
-        zip(
-            ("mean", "sd", low, high, "mcse", "ess", "r_hat"),
-            (np.concatenate(part) for part in zip(*parts, strict=True)),
-            strict=True,
-        )
-    )
-    return Summary(
-        headline(record),
-        names,
-        columns,
-        record.findings,
-        evidence_in_words(record),
-        search_in_words(record),
-        symmetries_in_words(record) if fn is None else "",
-    )
+    mean, sd, error, ess, rhat = by_columns(measure, leaf)
+    drawn = np.asarray(leaf[index], float)
+    hdi = np.asarray(array_stats.hdi(drawn, prob, axis=0))
+    return tuple(np.ravel(x) for x in (mean, sd, hdi[..., 0], hdi[..., 1], error, ess, rhat))
 
 
-def headline(record: RunRecord) -> str:
-    """Return a line that says what was run."""
+def headline(record: RunRecord, mode: Any = None) -> str:
+    """Return a line that says what was run, and within which mode it is looked at."""
     chains, draws = record.draws.energy.shape
     settings, levels = record.settings, record.num_regions
-    trips = f", {int(record.round_trips.sum())} round trips over {levels} levels" if levels > 1 else ""
+    trips = f", {counted(int(record.round_trips.sum()), 'round trip')} over {levels} levels" if levels > 1 else ""
+    within = ""
+    if mode is not None and record.modes is not None:
+        mass = float(record.weight[record.modes.label == mode].sum())
+        what = f"mode {mode}" if mode >= 0 else "what belongs to no mode"
+        within = f"posterior within {what}, of mass {mass:.3f}: "
     return (
-        f"{chains} chains of {draws} draws, {settings['kernel']}, tilt {settings['tilt']}{trips}, "
-        f"{record.num_gradients:,} gradients, seed {thawed(settings['random_seed'])}"
+        f"{within}{counted(chains, 'chain')} of {counted(draws, 'draw')}, {settings['kernel']}, "
+        f"tilt {settings['tilt']}{trips}, {record.num_gradients:,} gradients, seed {thawed(settings['random_seed'])}"
     )

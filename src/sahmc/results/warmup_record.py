@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from sahmc._support.frozen import Frozen
+from sahmc._support.words import counted
 
 FEWEST_CHAINS = 8
 """The number of chains below which it cannot be seen whether they forget their mode."""
@@ -245,11 +246,12 @@ class WarmupRecord(Frozen):
         """The notes on what went wrong on the way and was dealt with, which is no fault of the posterior's draws."""
         found = []
         if self.late:
-            found.append(f"draws showed {self.late} more mode{'s' * (self.late > 1)}: all was run again, knowing them")
+            found.append(f"draws showed {counted(self.late, 'more mode')}: all was run again, knowing them")
         if self.pilot is not None and self.pilot.stranded:
-            found.append(f"{self.pilot.stranded} chains could not come down from the start: put where others are")
+            what = counted(self.pilot.stranded, "chain")
+            found.append(f"{what} could not come down from the start: put where others are")
         if self.lost:
-            found.append(f"{self.lost} chains did not come back from high temperatures: put where they were")
+            found.append(f"{counted(self.lost, 'chain')} did not come back from high temperatures: put where they were")
         if self.climb is not None and self.climb.ran_away:
             found.append(f"chains run away above T = {self.climb.hottest:.2g}, for heavy tails: the ladder ends there")
         return tuple(found)

@@ -11,8 +11,8 @@ from typing import Any
 import cloudpickle
 import jax
 
-from sahmc._support.sealed_files import PART, sealed, told_of_space, unsealed, write_whole
-from sahmc._support.validate import as_path, require
+from sahmc._support.sealed_files import FULL, PART, sealed, told_of_space, unsealed, write_whole
+from sahmc._support.validate import as_path, require, require_writable
 from sahmc.run.folder_lock import LOCK, FolderLock
 from sahmc.run.hosts import agreed
 from sahmc.run.identity import different, digest
@@ -31,7 +31,7 @@ def stored_arguments(checkpoint: str | Path) -> dict[str, Any]:
     They were stored by pickle: read only what you trust.
     """
     path = as_path(checkpoint, "checkpoint")
-    require(recorded(path) is not None, "a checkpoint holds a run", f"{path}, which holds none", "check the path")
+    require(_run_in(path) is not None, "a checkpoint holds a run", f"{path}, which holds none", "check the path")
     content = unsealed(path / CALL)
     require(content is not None, "the arguments of the run must be in the checkpoint", f"no whole {path / CALL}", AGAIN)
     assert content is not None
@@ -44,9 +44,18 @@ def stored_arguments(checkpoint: str | Path) -> dict[str, Any]:
 def recorded(checkpoint: str | Path) -> dict[str, Any] | None:
     """Return what a folder says of the run it holds: its identity and seed; None if there is no run in it yet.
 
-    A folder that holds something else, or a damaged run, raises ``ValueError``.
+    A folder that holds something else, or a damaged run, raises ``ValueError``; so does one in which a run cannot be
+    kept. (Of several processes only the first one writes, and it is asked later.)
     """
     path = as_path(checkpoint, "checkpoint")
+    about = _run_in(path)
+    if about is None and jax.process_count() == 1:
+        require_writable(path)
+    return about
+
+
+def _run_in(path: Path) -> dict[str, Any] | None:
+    """Return what a folder says of the run it holds, or None; what is no such folder raises ``ValueError``."""
     try:
         text = (path / RUN).read_text()
     except FileNotFoundError:
@@ -61,9 +70,15 @@ def recorded(checkpoint: str | Path) -> dict[str, Any] | None:
             f"{path} with {strange[0] if strange else ''} in it",
             "choose another folder; nothing was changed",
         )
+        require_writable(path)
         return None
     except NotADirectoryError:
         text = ""
+    except OSError as error:
+        raise ValueError(
+            f"checkpoint must be a folder that can be read; got {str(path)!r}: {error.strerror}. To fix it, choose "
+            "another, or change its permissions."
+        ) from error
     try:
         content = json.loads(text)
         about = content["run"]
@@ -106,23 +121,27 @@ def open_checkpoint(
 ) -> DiskJournal:
     """Return the journal of a run in a folder: a new one, or that of the same run, begun earlier.
 
-    ``identity`` holds all that the bits of the run depend on, and the run in the folder must have the same. ``seed`` is
-    what is recorded of the seed, and ``arguments`` are those of ``sample``, stored for ``resume``.
+    ``identity`` holds all that the bits of the run depend on, and the run in the folder must have the same, but for the
+    number of draws, which may be larger. ``seed`` is what is recorded of the seed, and ``arguments`` are those of
+    ``sample``, stored for ``resume``.
     """
     path = Path(checkpoint)
-    recorded(path)  # what is not ours is refused before anything is written
+    _run_in(path)  # what is not ours is refused before anything is written
     todo = "make space, or choose another folder"
     with told_of_space(path, SPARE_BYTES, todo):
-        path.mkdir(parents=True, exist_ok=True)
+        _make(path)
         lock = FolderLock(path)
     try:
-        known = recorded(path)  # once more: another process may have been first
+        known = _run_in(path)  # once more: another process may have been first
         if known is None:
             lock.require_writable()
             with told_of_space(path, SPARE_BYTES, todo):
                 _begin(path, identity, seed, arguments)
         else:
-            other = different(known["identity"], identity)
+            theirs = known["identity"]
+            if identity["draws"] >= theirs["draws"]:  # a run may go on to more draws
+                identity = {**identity, "draws": theirs["draws"]}
+            other = different(theirs, identity)
             require(
                 not other,
                 f"the run in {path} must be this one",
@@ -133,6 +152,17 @@ def open_checkpoint(
     except BaseException:
         lock.close()
         raise
+
+
+def _make(path: Path) -> None:
+    """Make a folder unless it is there, or raise ``ValueError`` if that cannot be, but for want of space."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        if error.errno in FULL:
+            raise
+        must = f"checkpoint must be a folder that can be made; got {str(path)!r}: {error.strerror}"
+        raise ValueError(f"{must}. To fix it, choose another folder.") from error
 
 
 def _begin(path: Path, identity: Mapping[str, Any], seed: Any, arguments: Mapping[str, Any]) -> None:

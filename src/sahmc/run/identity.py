@@ -34,6 +34,7 @@ HASHED = {
     "values": "the values of the log density or its gradient",
     "keep": "the function keep",
     "symmetries": "the symmetries",
+    "earlier": "the run from which it starts",
 }
 """What is compared by checksums, in words."""
 SETTINGS = ("jax_enable_x64", "jax_default_prng_impl", "jax_threefry_partitionable", "jax_default_matmul_precision")
@@ -57,6 +58,7 @@ def identity(ready: Prepared, seed: Any, kept: TracedFunction | None, save_warmu
         "values": _values(ready),
         "keep": None if kept is None else (kept.steps, kept.constants()),
         "symmetries": None if plan.symmetries is None else str(plan.symmetries.each),
+        "earlier": None if plan.earlier is None else (plan.earlier.setup.kernel, plan.earlier.state.sahmc.theta),
     }
     return {
         **{name: getattr(plan, name) for name in PLAIN},

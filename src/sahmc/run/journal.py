@@ -26,15 +26,23 @@ from sahmc._support.sealed_files import DIGEST_BYTES, sealed, told_of_space, uns
 from sahmc._support.validate import require
 from sahmc.results.records import Counts, ThetaTrace
 from sahmc.run.folder_lock import FolderLock
+from sahmc.run.stage_files import Stage, columns, mapped, parse_stage, read_stage
+from sahmc.run.stage_log import StageLog
 
 RECORD_SECONDS = 10.0
 """The seconds between two records: the most that is lost."""
-READ_BYTES = 2**24
-"""The bytes of a file that are read at once."""
 SPARE_BYTES = 2**20
 """The bytes that a run takes besides its draws."""
+ASKED = "draws.json"
+"""The file that holds how many draws each pass was asked for."""
 OURS = re.compile(r"[0-9]{3}-[a-z]+\.(state|rows)")
-"""The names of the files of stages."""
+"""The names of the files of stages that go on, have many rows, or made the draws."""
+LOG, RESULT = "stages.log", "result"
+"""The file of stages that are behind the run, and that of what a complete run has led to."""
+DRAWS = "draw"
+"""The stage that makes the draws of the run."""
+LOGGED_BYTES = 2**24
+"""The most bytes of rows with which a stage goes into the log."""
 
 
 class StageProgress(NamedTuple):
@@ -61,6 +69,17 @@ class Journal:
 
     seconds = 0.0
     """The seconds that earlier processes spent on this run."""
+    asked: tuple[int, ...] = ()
+    """The draws that each pass of the run was last asked for."""
+
+    def ask(self, number: int, draws: int) -> None:
+        """Note that pass ``number``, counted from 0, is to make so many draws of each chain."""
+        self.asked = (*self.asked[:number], draws)
+
+    def ask_for_more(self, draws: int) -> None:
+        """Note that the last pass is to make so many draws of each chain, if it was to make fewer."""
+        if self.asked and self.asked[-1] < draws:
+            self.ask(len(self.asked) - 1, draws)
 
     def begin(self, name: str, so_far: StageProgress, structure: PyTreeDef, rows: int) -> StageProgress:
         """Begin a stage, and return what is known of it: ``so_far`` if nothing is.
@@ -69,6 +88,11 @@ class Journal:
         """
         self.so_far = so_far
         self._parts: list[Any] = []
+        return so_far
+
+    def reopen(self, so_far: StageProgress, draws: Any, rows: int) -> StageProgress:
+        """Go on with the last stage, which was ended at ``so_far`` with ``draws``, until ``rows`` are stored."""
+        self.so_far, self._parts = so_far, [draws]
         return so_far
 
     def add(self, so_far: StageProgress, draws: Any) -> None:
@@ -90,6 +114,17 @@ class Journal:
         rows = self.so_far.rows
         return jax.tree.map(lambda *parts: np.concatenate(parts)[:rows], *self._parts)
 
+    def read_result(self) -> bytes | None:
+        """Return what ``write_result`` has written; None if nothing was."""
+        return None
+
+    def write_result(self, content: bytes) -> None:
+        """Write down what the run has led to, once it is complete; a journal in memory has no need of that."""
+
+    def drawn(self, stage: int, structure: PyTreeDef) -> Any:
+        """Return the draws of a stage of a complete run, as ``draws`` does; None if they are not here."""
+        return None
+
     def close(self) -> None:
         """Close the journal: there are no more stages."""
 
@@ -97,25 +132,38 @@ class Journal:
 class DiskJournal(Journal):
     """The journal of a run that is kept in a folder.
 
-    Each stage has two files there: a ``.state``, which is replaced every few seconds, and ``.rows``, to which draws are
-    added, one row each. A state holds the checksum of the rows that belong to it, its own, and the digest of the run's
-    identity. A stage that does not agree with its checksum is forgotten, and so are all after it; one of another run is
-    refused.
+    A stage that goes on has two files there: a ``.state``, which is replaced every few seconds, and ``.rows``, to which
+    draws are added, one row each. A state holds the checksum of the rows that belong to it, its own, and the digest of
+    the run's identity. Once the next stage begins, both go into the log of stages, one file, unless there are many rows
+    or they are the draws of the run. A stage that does not agree with its checksum is forgotten, and so are all after
+    it; one of another run is refused.
     """
 
     def __init__(self, folder: Path, run: str, lock: FolderLock):
         self._folder, self._run, self._lock = folder, run, lock
         self._stage = -1
         self._rows: BinaryIO | None = None
-        self.seconds = _seconds(folder)
+        self._log = StageLog(folder / LOG)
+        self._logged: Stage | None = None
+        self.seconds = _seconds(folder, self._log)
         self._began = time.monotonic()
+        self.asked = asked_in(folder)
+
+    def ask(self, number: int, draws: int) -> None:
+        """Note what a pass is to do, on disk as well."""
+        before = self.asked
+        super().ask(number, draws)
+        if self.asked != before:
+            self._lock.require_writable()
+            write_whole(self._folder / ASKED, sealed(json.dumps(self.asked).encode()))
 
     def begin(self, name: str, so_far: StageProgress, structure: PyTreeDef, rows: int) -> StageProgress:
         """Begin a stage, and return what is on disk of it: ``so_far`` if nothing is.
 
         ``structure`` is the pytree structure of its draws, and ``rows`` is how many will be stored.
         """
-        self._stage += 1
+        self._move_to_log()
+        self._stage, self._name = self._stage + 1, name
         self._planned = rows
         self._stem = self._folder / f"{self._stage:03d}-{name}"
         self._structure, self._hash = structure, hashlib.blake2b(digest_size=DIGEST_BYTES)
@@ -126,8 +174,9 @@ class DiskJournal(Journal):
             for path in self._folder.iterdir():
                 if OURS.fullmatch(path.name) and int(path.name[:3]) >= self._stage:
                     path.unlink()
+            self._log.forget(self._stage)
         self.so_far = known or so_far
-        if self._lock.writable:
+        if self._lock.writable and self._logged is None:
             with self._room():
                 self._rows = self._stem.with_suffix(".rows").open("r+b" if known else "w+b")
             self._rows.truncate(self._size())
@@ -135,6 +184,11 @@ class DiskJournal(Journal):
         self._written = time.monotonic() if known else -RECORD_SECONDS
         self._noted = self.so_far.moves if known else -1
         return self.so_far
+
+    def reopen(self, so_far: StageProgress, draws: Any, rows: int) -> StageProgress:
+        """Go on with the last stage, from what is on disk of it."""
+        self._stage -= 1
+        return self.begin(self._name, so_far, self._structure, rows)
 
     def add(self, so_far: StageProgress, draws: Any) -> None:
         """Record that the stage has gone on: write ``draws`` made since, if any, and now and then the state."""
@@ -169,8 +223,35 @@ class DiskJournal(Journal):
         """Return the draws of the stage, a pytree of arrays (draw, chain, ...) that stay on disk; None without any."""
         if not self.so_far.rows:
             return None
-        rows = np.memmap(self._stem.with_suffix(".rows"), self._dtype, "r", shape=self.so_far.rows)
-        return jax.tree.unflatten(self._structure, [rows[name] for name in self._dtype.names])
+        if self._logged is not None:
+            return columns(self._logged.rows, self._structure)
+        return columns(mapped(self._stem, self._dtype, self.so_far.rows), self._structure)
+
+    @property
+    def stage(self) -> int:
+        """The number of the stage that was begun last."""
+        return self._stage
+
+    def read_result(self) -> bytes | None:
+        """Return what ``write_result`` has written for this run; None if nothing was, or it is damaged."""
+        content = unsealed(self._folder / RESULT)
+        run = self._run.encode()
+        return content[len(run) :] if content is not None and content.startswith(run) else None
+
+    def write_result(self, content: bytes) -> None:
+        """Write down what the run has led to, once it is complete, so that it need not be gone through again."""
+        if self._lock.writable:
+            with told_of_space(self._folder, len(content), "make space and call sample or resume again"):
+                write_whole(self._folder / RESULT, sealed(self._run.encode() + content))
+
+    def drawn(self, stage: int, structure: PyTreeDef) -> Any:
+        """Return the draws of a stage of a complete run, which stay on disk; None if they are not whole."""
+        stem = self._folder / f"{stage:03d}-{DRAWS}"
+        found = read_stage(stem)
+        if found is None or found.dtype is None:
+            return None
+        self._require_ours(found, stem)
+        return columns(mapped(stem, found.dtype, found.about["rows"]), structure)
 
     def close(self) -> None:
         """Close the files, so that another process may go on with the run."""
@@ -185,6 +266,15 @@ class DiskJournal(Journal):
 
     def _write(self) -> None:
         """Write the rows first, and then, in one stroke, the state that holds their checksum."""
+        assert self._rows is not None
+        with self._room():
+            self._rows.flush()
+            os.fsync(self._rows.fileno())
+            write_whole(self._stem.with_suffix(".state"), sealed(self._content()))
+        self._written, self._noted = time.monotonic(), self.so_far.moves
+
+    def _content(self, **rows: Any) -> bytes:
+        """Return what is written about the stage, with its ``rows`` if they are to be there too."""
         about = {
             "run": self._run,
             "moves": self.so_far.moves,
@@ -198,13 +288,22 @@ class DiskJournal(Journal):
         leaves = jax.tree.leaves((self.so_far.state, self.so_far.visits, self.so_far.trace))
         buffer = io.BytesIO()
         arrays: dict[str, Any] = {f"leaf{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
-        np.savez(buffer, about=json.dumps(about), **arrays)
-        assert self._rows is not None
+        np.savez(buffer, about=json.dumps(about), **arrays, **rows)
+        return buffer.getvalue()
+
+    def _move_to_log(self) -> None:
+        """Move the stage that is behind the run from its two files to the log, unless it has to stay where it is."""
+        if self._stage < 0 or self._logged is not None or not self._lock.writable:
+            return
+        if self._stem.name.endswith(DRAWS) or self._size() > LOGGED_BYTES or self.so_far.rows < self._planned:
+            return
+        paths = [self._stem.with_suffix(ending) for ending in (".state", ".rows")]
+        rows = {} if self._dtype is None else {"rows": np.fromfile(paths[1], self._dtype, self.so_far.rows)}
         with self._room():
-            self._rows.flush()
-            os.fsync(self._rows.fileno())
-            write_whole(self._stem.with_suffix(".state"), sealed(buffer.getvalue()))
-        self._written, self._noted = time.monotonic(), self.so_far.moves
+            self._log.add(self._stage, self._content(**rows))
+        for path in paths:
+            with suppress(PermissionError):  # where a file cannot go while its rows are looked at
+                path.unlink(missing_ok=True)
 
     def _room(self) -> AbstractContextManager[None]:
         """Return a context in which a full disk is told of, with what the stage still needs."""
@@ -214,16 +313,13 @@ class DiskJournal(Journal):
 
     def _recall(self, fresh: StageProgress) -> StageProgress | None:
         """Return what is on disk of this stage, or None if it is not whole; ``fresh`` is the stage at its beginning."""
-        found = read_stage(self._stem)
+        logged = self._log.read(self._stage)
+        self._logged = None if logged is None else parse_stage(logged)
+        found = self._logged or read_stage(self._stem)
         if found is None:
             return None
-        about, leaves, self._dtype, self._hash = found
-        require(
-            about["run"] == self._run,
-            f"all files in {self._folder} must be of the run that is described in it",
-            f"{self._stem.name}, of another run",
-            "choose another folder, or take away what was copied into this one; nothing was changed",
-        )
+        self._require_ours(found, self._stem)
+        about, leaves, self._dtype, self._hash, _ = found
         known, tree = jax.tree.flatten(fresh.state)
         count = len(known)
         state = jax.tree.unflatten(tree, map(jnp.asarray, leaves[:count]))
@@ -238,48 +334,24 @@ class DiskJournal(Journal):
             trace=trace,
         )
 
-
-def read_stage(stem: Path) -> tuple[dict[str, Any], list[np.ndarray], np.dtype | None, hashlib.blake2b] | None:
-    """Return what was written about a stage, its arrays, the type of its rows and their hash; None if it is not whole.
-
-    ``stem`` is the path of its files without their endings.
-    """
-    content = unsealed(stem.with_suffix(".state"))
-    if content is None:
-        return None
-    with np.load(io.BytesIO(content)) as arrays:
-        about = json.loads(str(arrays["about"]))
-        leaves = [arrays[f"leaf{i}"] for i in range(len(arrays.files) - 1)]
-    dtype = None if about["dtype"] is None else np.lib.format.descr_to_dtype(_tuples(about["dtype"]))
-    running = _hash_of(stem.with_suffix(".rows"), 0 if dtype is None else about["rows"] * dtype.itemsize)
-    if running is None or running.hexdigest() != about["rows_digest"]:
-        return None
-    return about, leaves, dtype, running
+    def _require_ours(self, found: Stage, stem: Path) -> None:
+        """Raise ``ValueError`` if a stage is of another run."""
+        require(
+            found.about["run"] == self._run,
+            f"all files in {self._folder} must be of the run that is described in it",
+            f"{stem.name}, of another run",
+            "choose another folder, or take away what was copied into this one; nothing was changed",
+        )
 
 
-def _tuples(description: Any) -> Any:
-    """Turn the lists of a description of a type back into tuples, which JSON does not know."""
-    return [(name, kind, tuple(shape)) for name, kind, *rest in description for shape in (rest or [()])]
+def asked_in(folder: Path) -> tuple[int, ...]:
+    """Return the draws that each pass of the run in a folder was last asked for; none if that is not known."""
+    found = unsealed(folder / ASKED)
+    return () if found is None else tuple(json.loads(found))
 
 
-def _hash_of(path: Path, size: int) -> hashlib.blake2b | None:
-    """Return the hash of the first ``size`` bytes of a file; None if there are fewer."""
-    if not path.exists() or path.stat().st_size < size:
-        return None
-    running = hashlib.blake2b(digest_size=DIGEST_BYTES)
-    with path.open("rb") as file:
-        while size:
-            block = file.read(min(size, READ_BYTES))
-            running.update(block)
-            size -= len(block)
-    return running
-
-
-def _seconds(folder: Path) -> float:
+def _seconds(folder: Path, log: StageLog) -> float:
     """Return the seconds spent on the run so far, by its last record."""
-    last = sorted(folder.glob("[0-9][0-9][0-9]-*.state"))
-    found = unsealed(last[-1]) if last else None
-    if found is None:
-        return 0.0
-    with np.load(io.BytesIO(found)) as arrays:
-        return float(json.loads(str(arrays["about"]))["seconds"])
+    files = sorted(folder.glob("[0-9][0-9][0-9]-*.state"))
+    found = (unsealed(files[-1]) if files else None, log.last)
+    return max([float(parse_stage(content).about["seconds"]) for content in found if content is not None], default=0.0)

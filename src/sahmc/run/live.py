@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from sahmc.kernels.base import Kernel
 from sahmc.landscape.mode_finder import ModeFinder, lowest_draws, posterior_draws, spread_within
 from sahmc.landscape.modes import Modes
 from sahmc.models.positions import Unpacker, split
+from sahmc.models.predictor import Predictor
 from sahmc.results.records import DrawRecord, ModeAssignment, Rejuvenated
 from sahmc.run.move import Setup
 from sahmc.tilt.target import ChainState, TiltedTarget
@@ -41,6 +43,12 @@ class Live:
     """The map from vectors to positions or named variables."""
     positions: np.ndarray | None
     """The positions as vectors (chain, draw, dim); None if only some function of them was kept."""
+    warm: Any = None
+    """The outcome of the warm-up, from which another run may start."""
+    further: Callable[..., Any] | None = None
+    """The function that makes more draws, so many of each chain, and returns a new result."""
+    predictor: Predictor | None = None
+    """The object that tells how likely each observation is, and simulates data; None if the model has none."""
     _assigned: list[ModeAssignment] = field(default_factory=list, repr=False)
     """The answer of ``assign_modes``, once it was asked for."""
 
@@ -58,6 +66,11 @@ class Live:
         """Return these in the structure of the start, arrays (chain, draw, ...)."""
         return split(self.folded_positions(), self.unpack.unravel)
 
+    def extend(self, draws: int, progressbar: bool) -> Any:
+        """Return a result with ``draws`` more draws of each chain."""
+        assert self.further is not None
+        return self.further(draws, progressbar)
+
     def assign_modes(self, draws: DrawRecord) -> ModeAssignment:
         """Return the modes in the draws of this run; they are looked for only once."""
         if not self._assigned:
@@ -72,7 +85,9 @@ class Live:
         if not len(finder.draws):
             finder = replace(finder, scale=spread_within(late))
         lowest = lowest_draws(positions, -draws.log_density)
-        return finder.with_draws(late).assign(positions, lowest, self.modes, draws.log_weight)
+        found, spent = finder.with_draws(late).assign(positions, lowest, self.modes, draws.log_weight)
+        minimum = np.asarray(found.minimum, positions.dtype)
+        return found._replace(lowest=tuple(jax.tree.leaves(self.unpack.all(minimum)))), spent
 
     def rejuvenate(self, index: tuple[np.ndarray, ...], moves: int, seed: int) -> Rejuvenated:
         """Return some draws after ``moves`` plain moves of the kernel each, without the tilt.

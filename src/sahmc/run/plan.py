@@ -17,8 +17,8 @@ from sahmc.tilt.tilts import NoTilt, TemperedTilt, Tilt
 
 GRADIENTS, BATCH_GRADIENTS, MOST_BATCHES = 10, 6000, 8
 """The gradients of an iteration, those of a batch of points that go downhill, and the most of these batches."""
-PROBE_PART, MOST_PROBES = 8, 2**20
-"""The gradients of a run for each that looks for a narrow mode, and the most of these."""
+PROBE_PART, MOST_PROBES = 4, 2**20
+"""The gradients of the tuning for each that looks for a narrow mode, and the most of these."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,8 @@ class Plan:
     """The moves spent on a reference in which the ladder then does not end."""
     symmetries: Symmetries | None = None
     """The symmetries of the posterior, once they are known; None if there are none."""
+    earlier: Any = None
+    """The outcome of the warm-up of an earlier run, which serves in place of pilot, climb and reference, if any."""
 
     @property
     def needs_pilot(self) -> bool:
@@ -97,8 +99,11 @@ class Plan:
 
     @property
     def probes(self) -> int:
-        """The number of points far from all modes that are looked at by one gradient, an eighth of the run or so."""
-        return min(MOST_PROBES, (self.tune + self.draws * self.thin) * self.chains * GRADIENTS // PROBE_PART)
+        """The number of points far from all modes that are looked at by one gradient, a quarter of the tuning or so.
+
+        It does not depend on ``draws``, nor does anything else of the warm-up: a run may go on to more of them.
+        """
+        return min(MOST_PROBES, self.tune * self.chains * GRADIENTS // PROBE_PART)
 
     @property
     def pilot_moves(self) -> int:
@@ -106,17 +111,17 @@ class Plan:
 
         Where there is a prior, half as many are made at beta = 0.
         """
-        return max(4, self.tune * self.moves // 5) if self.needs_pilot else 0
+        return max(4, self.tune * self.moves // 5) if self.needs_pilot and self.earlier is None else 0
 
     @property
     def climb_moves(self) -> int:
         """The moves of the climb to high temperatures, three tenths of the tuning; 0 where the partition is given."""
-        return max(12, self.tune * self.moves * 3 // 10) if self.finds_ladder else 0
+        return max(12, self.tune * self.moves * 3 // 10) if self.finds_ladder and self.earlier is None else 0
 
     @property
     def reference_moves(self) -> int:
         """The moves by which a reference is learnt, and those down from it, a fifth of the tuning."""
-        return max(12, self.tune * self.moves // 5) if self.learns_reference else 0
+        return max(12, self.tune * self.moves // 5) if self.learns_reference and self.earlier is None else 0
 
     @property
     def stay_moves(self) -> int:

@@ -18,6 +18,12 @@ class SharedJournal(Journal):
     def __init__(self, kept: Journal):
         self._kept = kept
         self.seconds = agreed(kept.seconds)
+        self.asked = agreed(kept.asked)
+
+    def ask(self, number: int, draws: int) -> None:
+        """Note what a pass is to do."""
+        super().ask(number, draws)
+        self._kept.ask(number, draws)
 
     def begin(self, name: str, so_far: StageProgress, structure: PyTreeDef, rows: int) -> StageProgress:
         """Begin a stage where the first process knows it to be, with the draws that it has."""
@@ -29,6 +35,10 @@ class SharedJournal(Journal):
             if jax.process_index():
                 self._kept.add(known, draws)
         return known
+
+    def reopen(self, so_far: StageProgress, draws: Any, rows: int) -> StageProgress:
+        """Go on with the last stage, at which all processes are."""
+        return self._kept.reopen(so_far, draws, rows)
 
     @property
     def so_far(self) -> StageProgress:  # type: ignore[override]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -11,6 +13,7 @@ from jaxtyping import Array, Float, Key
 
 from sahmc.results.records import Counts, ThetaTrace
 from sahmc.run.devices import ONE, Devices
+from sahmc.run.hosts import agreed
 from sahmc.run.interrupts import Interrupts
 from sahmc.run.journal import Journal, StageProgress
 from sahmc.run.loop import FIRST_CHUNK, LONG_FIRST_CHUNK, SNAPSHOTS, Chunk, chunks
@@ -33,6 +36,8 @@ class StageResult(NamedTuple):
     """theta and round trips at some moments, if they were recorded."""
     interrupted: bool
     """Whether Ctrl-C ended it early."""
+    so_far: StageProgress
+    """What it has done, from which it may go on."""
 
 
 @dataclass
@@ -65,23 +70,21 @@ class StageRunner:
         store: bool,
         trace: bool = False,
         presses: Interrupts | None = None,
+        before: StageResult | None = None,
+        deadline: float = math.inf,
     ) -> StageResult:
         """Run the stage ``name`` until each chain has made ``draws`` draws, and return what it led to.
 
         ``store`` tells whether draws are kept, and ``trace`` whether theta is recorded at some moments. Ctrl-C, by one
-        of ``presses`` or raised by who is told of the progress, ends a stage that has stored draws with those.
+        of ``presses`` or raised by who is told of the progress, ends a stage that has stored draws with those, and so
+        does the ``deadline``, a time by ``time.monotonic``. ``before`` is the same stage, to which draws are added.
         """
-        begun = StageProgress(
-            moves=0,
-            state=state,
-            visits=np.zeros(state.sahmc.theta.visits.shape, np.int64),
-            counts=Counts(*(0 for _ in Counts._fields)),
-            mechanical_acceptance=0.0,
-            rows=0,
-            trace=_trace_at(state, setup.desired, name == "draw") if trace else None,
-        )
-        so_far = self.journal.begin(name, begun, draw_structure(setup, state), draws if store else 0)
-        self._tell(name, so_far, so_far.moves, MoveSums(so_far.counts, so_far.mechanical_acceptance))
+        if before is None:
+            begun = _at_the_start(state, setup, name == "draw", trace)
+            so_far = self.journal.begin(name, begun, draw_structure(setup, state), draws if store else 0)
+            self._tell(name, so_far, so_far.moves, MoveSums(so_far.counts, so_far.mechanical_acceptance))
+        else:
+            so_far = self.journal.reopen(before.so_far, before.draws, draws)
         every = max(1, -(-draws * schedule.thin // SNAPSHOTS)) if trace else NEVER
         interrupted = False
         try:
@@ -104,6 +107,8 @@ class StageRunner:
                 self._tell(name, so_far, chunk.moves, chunk.sums)
                 if presses is not None and presses.pressed:
                     raise KeyboardInterrupt
+                if so_far.rows and deadline < math.inf and agreed(time.monotonic() > deadline):
+                    break
         except KeyboardInterrupt:
             if not self.journal.so_far.rows:
                 raise
@@ -111,7 +116,7 @@ class StageRunner:
         finally:
             self.journal.end()
         done = self.journal.so_far
-        return StageResult(done.state, self.journal.draws(), done.visits, done.counts, done.trace, interrupted)
+        return StageResult(done.state, self.journal.draws(), done.visits, done.counts, done.trace, interrupted, done)
 
     def _tell(self, name: str, so_far: StageProgress, moves: int, recent: MoveSums) -> None:
         """Report how far the stage is, after ``moves`` more moves over which ``recent`` are the sums."""
@@ -128,6 +133,19 @@ class StageRunner:
                     round_trips=int(np.asarray(so_far.state.trips.trips).sum()),
                 )
             )
+
+
+def _at_the_start(state: RunState, setup: Setup, drawing: bool, trace: bool) -> StageProgress:
+    """Return the progress of a stage that has not made a move."""
+    return StageProgress(
+        moves=0,
+        state=state,
+        visits=np.zeros(state.sahmc.theta.visits.shape, np.int64),
+        counts=Counts(*(0 for _ in Counts._fields)),
+        mechanical_acceptance=0.0,
+        rows=0,
+        trace=_trace_at(state, setup.desired, drawing) if trace else None,
+    )
 
 
 def _after(so_far: StageProgress, chunk: Chunk, every: int) -> StageProgress:

@@ -18,6 +18,7 @@ from sahmc.algorithm import SAHMCState, init
 from sahmc.landscape.descent import come_down
 from sahmc.models.energy import trace_energy
 from sahmc.models.model import Model
+from sahmc.models.predictor import Predictor
 from sahmc.models.starts import check_starts, finite_starts, starting_positions
 from sahmc.run.move import RunState
 from sahmc.run.plan import Plan
@@ -47,6 +48,8 @@ class Prepared(NamedTuple):
     """The flat positions from which chains start."""
     unravel: Unravel
     """The map from a flat position back to the user's structure."""
+    predictor: Predictor | None = None
+    """The object that tells how likely each observation is, and simulates data; None if the model has none."""
 
 
 def prepare(model: Model, plan: Plan, initvals: Any, rng_key: Key[Array, ""]) -> Prepared:
@@ -68,7 +71,7 @@ def prepare(model: Model, plan: Plan, initvals: Any, rng_key: Key[Array, ""]) ->
             break
         again, _ = starting_positions(model, None, plan.chains, jax.random.fold_in(rng_key, attempt))
         positions = positions.at[np.flatnonzero(lost)].set(again[np.flatnonzero(lost)])
-    return Prepared(plan, energy_fn, positions, unravel)
+    return Prepared(plan, energy_fn, positions, unravel, model.predictor)
 
 
 def parse_seed(random_seed: Any) -> tuple[int | list[int], Key[Array, ""]]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,12 +18,13 @@ from sahmc._support.forked import require_not_forked
 from sahmc._support.hints import with_hints
 from sahmc._support.program_cache import keep_programs
 from sahmc._support.types import PositionFn
-from sahmc._support.validate import require_flag, require_function
+from sahmc._support.validate import require, require_flag, require_function
 from sahmc.kernels.base import Kernel
-from sahmc.models.convert import as_model
+from sahmc.models.convert import as_model, model_in_context
 from sahmc.models.energy import trace_keep
 from sahmc.models.positions import Unpacker
 from sahmc.models.starts import starting_positions
+from sahmc.results.precision import Precision
 from sahmc.results.result import Result
 from sahmc.run.checkpoint import open_journal, recorded, stored_arguments
 from sahmc.run.devices import parse_devices
@@ -29,14 +32,20 @@ from sahmc.run.hosts import agreed
 from sahmc.run.identity import identity
 from sahmc.run.interrupts import Interrupts, interrupts
 from sahmc.run.journal import Journal
+from sahmc.run.limits import Limits, make_limits
+from sahmc.run.live import Live
 from sahmc.run.loop import chunk_capacity
 from sahmc.run.memory import MANY, numbers_of, require_memory
 from sahmc.run.plan import make_plan
-from sahmc.run.progress import Progress, progress
+from sahmc.run.progress import Progress
+from sahmc.run.progress_display import progress
 from sahmc.run.stage import StageRunner
-from sahmc.run.start import Prepared, parse_seed, prepare, start_chains
+from sahmc.run.start import Prepared, parse_seed, start_chains
 from sahmc.run.symmetries import check_symmetries, with_symmetries
-from sahmc.sampling.outcome import Run
+from sahmc.sampling.earlier import prepare_from, with_earlier
+from sahmc.sampling.outcome import Outcome, Run
+from sahmc.sampling.read_back import keep_result, read_back
+from sahmc.sampling.rounds import draw_in_rounds
 from sahmc.tilt.gain import Gain
 from sahmc.tilt.partition import EnergyPartition, TemperatureLadder
 from sahmc.tilt.tilts import Tilt
@@ -46,7 +55,7 @@ from sahmc.warmup.warmup import WarmedUp, warm_up
 
 @with_hints
 def sample(
-    model: Any,
+    model: Any = None,
     initvals: Any = None,
     *,
     model_args: tuple[Any, ...] = (),
@@ -69,6 +78,9 @@ def sample(
     symmetries: Any = "auto",
     keep: PositionFn | None = None,
     save_warmup: bool = False,
+    until: Precision | None = None,
+    max_time: float | int | None = None,
+    max_gradients: float | int | None = None,
     checkpoint: str | Path | None = None,
     devices: Any = None,
     check: Literal["serial"] | None = None,
@@ -81,11 +93,14 @@ def sample(
     ----------
     model
         A function from one position, any pytree of float arrays, to its log density (up to a constant), written with
-        ``jax.numpy``; a ``Model``; or a model of NumPyro, PyMC or BridgeStan as it is.
+        ``jax.numpy``; a ``Model``; or a model of NumPyro, PyMC, Bambi or BridgeStan as it is. None, the default, is the
+        PyMC model in whose ``with`` block this is called.
     initvals
         One position, from which every chain starts; a list of positions, one for each chain; or a function from a JAX
-        key to a position. A model with named variables takes a dict of these in place of each position. None, the
-        default, lets the model draw the starts, which a bare log density cannot.
+        key to a position. A model with named variables takes a dict of these in place of each position. The result of
+        another run is a warm start, for other data, say: chains start from its draws, and its ladder, metric and theta
+        serve in place of pilot and climb. None, the default, lets the model draw the starts, which a bare log density
+        cannot.
     model_args
         A tuple of the positional arguments of a NumPyro model; empty by default.
     model_kwargs
@@ -148,6 +163,16 @@ def sample(
     save_warmup
         Whether to keep draws of the adaptation as well, of every eighth move or fewer, in ``Result.warmup_draws``; a
         bool. Default False.
+    until
+        A ``sahmc.Precision``, such as ``Precision(mass=0.01, ess=400)``: after the first ``draws`` of each chain, more
+        are made, in rounds, until all that it asks for holds, or a limit comes, which is a finding. If None, the
+        default, there is one round.
+    max_time
+        The seconds that the call may take, a number: draws end in time for the result to be there. The warm-up is not
+        cut short. If None, the default, there is no limit.
+    max_gradients
+        The gradients that the call may take, a number: there are fewer draws if they would cost more. If None, the
+        default, there is no limit.
     checkpoint
         A folder in which the run is kept while it goes on. After a crash the same call, or ``sahmc.resume``, goes on
         from there, to the same bits. Draws stay on disk, so that they may exceed the memory. If None, the default,
@@ -160,7 +185,8 @@ def sample(
         "serial" makes the first moves of each stage on one device as well, and raises ``RuntimeError`` if their bits
         differ. If None, the default, nothing is compared.
     progressbar
-        Whether to show progress bars, on a terminal or in a notebook; a bool. Default True.
+        Whether to show progress, a bool: bars on a terminal or in a notebook, elsewhere lines of the logger "sahmc" at
+        level INFO. Default True.
     callback
         A function that is called with a ``Progress`` a few times a second; none by default.
 
@@ -172,6 +198,10 @@ def sample(
     """
     require_not_forked()
     keep_programs()
+    limits = make_limits(max_time, max_gradients)
+    ok = until is None or isinstance(until, Precision)
+    require(ok, "until must be a Precision", until, "pass sahmc.Precision(ess=400), say")
+    model = model_in_context(model)
     algorithm = {
         "draws": draws,
         "tune": tune,
@@ -196,6 +226,9 @@ def sample(
         "symmetries": symmetries,
         "keep": keep,
         "save_warmup": save_warmup,
+        "until": until,
+        "max_time": max_time,
+        "max_gradients": max_gradients,
         **algorithm,
     }
     counts = {name: int(value) for name, value in algorithm.items() if isinstance(value, np.integer)}
@@ -211,34 +244,82 @@ def sample(
     seed, rng_key = parse_seed(agreed(known["seed"] if known is not None and random_seed is None else random_seed))
     key_start, key_run = jax.random.split(rng_key)
     with jax.default_device(where.first), ExitStack() as stack:
-        if plan.chains > MANY and not isinstance(initvals, list):  # before their starts are made
+        if plan.chains > MANY and not isinstance(initvals, (list, Result)):  # before their starts are made
             one = starting_positions(model, initvals, 1, key_start)[0]
             require_memory(plan, one.size, one.itemsize, where, True, None)
-        ready = with_symmetries(model, prepare(model, plan, initvals, key_start), symmetries)
+        ready = with_symmetries(model, prepare_from(model, plan, initvals, key_start), symmetries)
+        ready = with_earlier(ready, initvals)
         unpack = Unpacker.of(model, ready.unravel, ready.positions[0])
         kept = None if keep is None else trace_keep(keep, unpack, ready.positions[0])
         (_, dim), itemsize = ready.positions.shape, ready.positions.itemsize
         size = None if kept is None else numbers_of(kept, ready.positions[0])
         require_memory(plan, dim, itemsize, where, checkpoint is not None, size)
-        journal = open_journal(checkpoint, lambda: identity(ready, seed, kept, save_warmup), seed, given)
-        presses = Interrupts()
+        opened = partial(open_journal, checkpoint, lambda: identity(ready, seed, kept, save_warmup), seed, given)
+        journal, presses = opened(), Interrupts()
         stack.enter_context(interrupts(presses))
         stack.enter_context(closing(journal))
+        if until is None and limits.are_none:
+            journal.ask_for_more(plan.draws)
         show = progressbar and jax.process_index() == 0
         run = Run(ready, unpack, kept, model.labels, save_warmup, journal, presses, show, callback, seed, where)
-        outcome = run.once(key_run)
-        if len(outcome.missed) and not (outcome.record.settings["interrupted"] or presses.pressed):
-            outcome = run.again(jax.random.fold_in(key_run, 1), outcome)
-        result = outcome.result()
+        asked = partial(_asked, journal, until, limits)
+        result = read_back(run, asked(), lambda: _woken(run, opened, key_run), partial(_resumed, checkpoint))
+        if result is None:
+            outcome, more = draw_in_rounds(run, key_run, limits, until)
+            result = outcome.result(partial(_further, run, key_run, outcome, checkpoint), *more)
+            keep_result(outcome, journal, asked(), result.record)
+    return _warned(result)
+
+
+def _asked(journal: Journal, until: Precision | None, limits: Limits) -> dict[str, Any]:
+    """Return what a run was asked for besides all that its identity tells, as JSON can hold it."""
+    most = [repr(limits.max_time), repr(limits.max_gradients)]
+    return {"draws": list(journal.asked), "until": repr(until), "limits": most}
+
+
+def _woken(run: Run, opened: Callable[[], Journal], rng_key: Key[Array, ""]) -> Live:
+    """Return a run that is complete as it was at its end; ``opened`` opens its journal."""
+    with jax.default_device(run.where.first), closing(opened()) as journal:
+        again = dataclasses.replace(run, journal=journal, presses=Interrupts(), bars=False, callback=None)
+        return draw_in_rounds(again, rng_key, Limits(), None)[0].live
+
+
+def _resumed(checkpoint: Any, before: int, draws: int, progressbar: bool) -> Result:
+    """Return the result of a run in a folder with ``draws`` more draws of each chain than it had ``before``."""
+    return resume(checkpoint, draws=before + draws, progressbar=progressbar)
+
+
+def _warned(result: Result) -> Result:
+    """Return a result, with a warning that lists its findings if there are any."""
     if result.findings:
         lines = "\n".join(f"  - {finding}" for finding in result.findings)
-        warnings.warn(f"sahmc found problems with this run (Result.findings):\n{lines}", stacklevel=3)
+        warnings.warn(f"sahmc found problems with this run (Result.findings):\n{lines}", stacklevel=4)
     return result
+
+
+def _further(
+    run: Run, rng_key: Key[Array, ""], before: Outcome, checkpoint: str | Path | None, draws: int, progressbar: bool
+) -> Result:
+    """Return the result of a run with ``draws`` more draws of each chain than it had ``before``."""
+    total = before.drawn.so_far.rows + draws
+    if checkpoint is not None:
+        return _resumed(checkpoint, before.drawn.so_far.rows, draws, progressbar)
+    presses = Interrupts()
+    show = progressbar and jax.process_index() == 0
+    run = dataclasses.replace(run, journal=Journal(), presses=presses, bars=show, callback=None)
+    run.journal.asked = (total,) * (before.number + 1)
+    with jax.default_device(run.where.first), interrupts(presses):
+        outcome = run.go_on(before._replace(presses=presses), total, Limits())
+        if outcome.number == 0 and len(outcome.missed) and outcome.may_go_on:
+            outcome = run.again(jax.random.fold_in(rng_key, 1), Limits(), outcome)
+        result = outcome.result(partial(_further, run, rng_key, outcome, None))
+    return _warned(result)
 
 
 def resume(
     checkpoint: str | Path,
     *,
+    draws: int | np.integer | None = None,
     devices: Any = None,
     check: Literal["serial"] | None = None,
     progressbar: bool = True,
@@ -252,15 +333,20 @@ def resume(
     ----------
     checkpoint
         The folder that was passed to ``sample``.
+    draws
+        The number of draws of each chain in all, an int: a run that was to make fewer goes on to so many, to the bits
+        of one that was asked for them at first. If None, the default, it makes those that it was asked for.
     devices, check
         The devices over which chains are split and whether to compare with one, as for ``sample``. They may be other
         ones, and fewer or more, than those on which the run was begun.
     progressbar
-        Whether to show progress bars, as for ``sample``. Default True.
+        Whether to show progress, as for ``sample``. Default True.
     callback
         A function that is called with a ``Progress``, as for ``sample``; none by default.
     """
     arguments = stored_arguments(checkpoint)
+    if draws is not None:
+        arguments |= {"draws": draws, "until": None, "max_time": None, "max_gradients": None}
     return sample(
         **arguments, checkpoint=checkpoint, devices=devices, check=check, progressbar=progressbar, callback=callback
     )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Mapping
+import math
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,13 +14,20 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
-from sahmc._support.validate import as_path, require, require_flag
+from sahmc._support.processes import Processes
+from sahmc._support.validate import as_path, require, require_count, require_flag, require_writable
 from sahmc.models.convert import is_of_numpyro
 from sahmc.results.result import Result
+from sahmc.run.progress import Progress
+from sahmc.run.progress_display import progress
 from sahmc.sampling import sample
 
 OURS = ("model_args", "model_kwargs", "callback", "random_seed", "checkpoint", "progressbar")
 """The arguments of ``sample`` that are made for each data set."""
+MOST_LINES = 20
+"""The most data sets of which a warning tells."""
+DATA_SETS = "data sets"
+"""The name under which progress is shown."""
 
 
 def sample_many(
@@ -27,6 +36,7 @@ def sample_many(
     initvals: Any = None,
     *,
     random_seed: Any = None,
+    cores: int | None = None,
     executor: Executor | Any = None,
     checkpoint: str | Path | None = None,
     progressbar: bool = True,
@@ -34,7 +44,8 @@ def sample_many(
 ) -> list[Result]:
     """Draw from the posteriors of one model for many data sets, and return their results in the same order.
 
-    The model is compiled once for all data sets of the same shape.
+    The model is compiled once for all data sets of the same shape, in each process. A warning tells which data sets
+    have findings.
 
     Parameters
     ----------
@@ -48,15 +59,18 @@ def sample_many(
     random_seed
         An int or a NumPy ``Generator``. Each data set has a seed of its own that follows from it; ``Result.settings``
         records that. If None, the default, seeds are drawn, or those in the folder ``checkpoint`` go on.
+    cores
+        The number of CPU cores, an int: so many processes share the data sets, also where there is a GPU, which a few
+        chains on a small model leave idle. If None, the default, data sets run here one after the other.
     executor
         Any executor of ``concurrent.futures`` to which data sets are submitted one by one, such as a
-        ``ProcessPoolExecutor`` that spawns, Dask's ``client.get_executor()`` or ``submitit.AutoExecutor``. If None, the
-        default, they run here one after the other.
+        ``ProcessPoolExecutor`` that spawns, Dask's ``client.get_executor()`` or ``submitit.AutoExecutor``. None by
+        default.
     checkpoint
         A folder with one folder in it for each data set, as for ``sample``: what is complete is read back when the
         call is made again. If None, the default, nothing is written.
     progressbar
-        Whether to show a progress bar of the data sets, a bool. Default True.
+        Whether to show how many data sets are done, a bool: where and how, as for ``sample``. Default True.
     options
         Further arguments of ``sample``.
     """
@@ -68,6 +82,9 @@ def sample_many(
     require(not taken, "these arguments are made for each data set", taken, "leave them out")
     ok = executor is None or callable(getattr(executor, "submit", None))
     require(ok, "executor must have a method submit", executor, "pass one of concurrent.futures")
+    require(cores is None or executor is None, "cores makes an executor", "cores= and executor=", "leave one out")
+    if cores is not None:
+        require_count(cores, "cores")
     ok = random_seed is None or isinstance(random_seed, (int, np.integer, np.random.Generator))
     require(ok, "random_seed must be an int, a NumPy Generator or None", random_seed, "pass one of these")
     folder = None if checkpoint is None else as_path(checkpoint, "checkpoint")
@@ -80,20 +97,39 @@ def sample_many(
         for data, seed, place in zip(datasets, seeds, places, strict=True)
     ]
     if folder is not None:
+        require_writable(folder)
         folder.mkdir(parents=True, exist_ok=True)
-    if executor is None:
-        return [_told(i, call) for i, call in enumerate(_shown(calls, progressbar))]
-    futures = [executor.submit(_unpacked, cloudpickle.dumps(call)) for call in calls]
-    return [_told(i, future.result) for i, future in enumerate(_shown(futures, progressbar))]
+    if executor is None and cores is None:
+        results = [_told(i, call) for i, call in enumerate(_shown(calls, progressbar))]
+    else:
+        with Processes(min(cores, len(calls))) if cores is not None else nullcontext(executor) as pool:
+            futures = [pool.submit(_unpacked, cloudpickle.dumps(call)) for call in calls]
+            results = [_told(i, future.result) for i, future in enumerate(_shown(futures, progressbar))]
+    _warn(results)
+    return results
+
+
+def _warn(results: list[Result]) -> None:
+    """Tell which data sets have findings."""
+    told = [
+        (i, sorted({f"{finding.severity} {finding.code}" for finding in r.findings})) for i, r in enumerate(results)
+    ]
+    lines = [f"  - data set {i}: {', '.join(codes)}" for i, codes in told if codes]
+    if lines:
+        shown = "\n".join(lines[:MOST_LINES] + ["  - ..."] * (len(lines) > MOST_LINES))
+        head = f"sahmc found problems with {len(lines)} of {len(results)} data sets (Result.findings of each):"
+        warnings.warn(f"{head}\n{shown}", stacklevel=3)
 
 
 def _one(model: Callable[..., Any], data: Any, initvals: Any, options: Mapping[str, Any]) -> Result:
     """Return the result of one data set."""
     args = data if isinstance(data, tuple) else () if isinstance(data, dict) else (data,)
     kwargs = data if isinstance(data, dict) else {}
-    if is_of_numpyro(model, args, kwargs):
-        return sample(model, initvals, model_args=args, model_kwargs=kwargs, progressbar=False, **options)
-    return sample(lambda x: model(x, *args, **kwargs), initvals, progressbar=False, **options)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "sahmc found problems")  # they are told of together
+        if is_of_numpyro(model, args, kwargs):
+            return sample(model, initvals, model_args=args, model_kwargs=kwargs, progressbar=False, **options)
+        return sample(lambda x: model(x, *args, **kwargs), initvals, progressbar=False, **options)
 
 
 def _unpacked(call: bytes) -> Result:
@@ -110,11 +146,9 @@ def _told(number: int, call: Callable[[], Result]) -> Result:
         raise
 
 
-def _shown(items: list[Any], enabled: bool) -> Any:
-    """Return the items, with a bar of how far they are on a terminal or in a notebook."""
-    if not enabled or not (sys.stderr.isatty() or "ipykernel" in sys.modules):
-        return items
-    from rich.console import Console
-    from rich.progress import track
-
-    return track(items, "data sets", console=Console(stderr="ipykernel" not in sys.modules))
+def _shown(items: list[Any], enabled: bool) -> Iterator[Any]:
+    """Yield the items, and show how many of them are done, as ``sample`` shows how far it is."""
+    with progress({DATA_SETS: len(items)}, enabled) as report:
+        for item in items:
+            yield item
+            report(Progress(DATA_SETS, 1, math.nan, 0, 1, 1, 0))

@@ -26,11 +26,13 @@ from sahmc.results.result import Result
 from sahmc.run.devices import Devices
 from sahmc.run.interrupts import Interrupts
 from sahmc.run.journal import Journal
+from sahmc.run.limits import Limits
 from sahmc.run.live import Live
 from sahmc.run.loop import chunk_capacity
 from sahmc.run.move import Draw, Schedule
 from sahmc.run.plan import Plan
-from sahmc.run.progress import Progress, progress
+from sahmc.run.progress import Progress
+from sahmc.run.progress_display import progress
 from sahmc.run.stage import StageResult, StageRunner
 from sahmc.run.start import Prepared, start_chains
 from sahmc.tilt.bridge import bridge_to_reference
@@ -38,6 +40,7 @@ from sahmc.tilt.importance import log_normalise
 from sahmc.tilt.tilts import TemperedTilt, Tilt
 from sahmc.warmup.reference import Stay
 from sahmc.warmup.tempered import WarmupContext
+from sahmc.warmup.warm_start import warm_start
 from sahmc.warmup.warmup import WarmedUp, warm_up
 
 CHECKED = 4
@@ -55,19 +58,37 @@ class Outcome(NamedTuple):
     """The draws as they are in memory, and what moves them."""
     presses: Interrupts
     """The presses of Ctrl-C: what one of them cuts short is left out, and a finding."""
+    drawn: StageResult
+    """The stage in which draws were made, to which more may be added."""
+    warm: WarmedUp
+    """The outcome of the warm-up before it."""
+    spent: int
+    """The gradients spent on the starts and on an earlier pass."""
+    looked: int
+    """The gradients spent on looking for modes in the draws."""
+    number: int
+    """The number of the pass, 0 or 1."""
+    looking: float
+    """The seconds that it took to look at the draws."""
 
     @property
     def missed(self) -> np.ndarray:
         """The lowest points (mode, dim) of modes that only the draws have shown, and whose mass is not known."""
         return missed_modes(self.record)
 
-    def result(self) -> Result:
-        """Return the result, with its findings."""
+    @property
+    def may_go_on(self) -> bool:
+        """Whether nobody has asked it to end."""
+        return not (self.record.settings["interrupted"] or self.presses.pressed)
+
+    def result(self, further: Callable[..., Result], *more: Finding) -> Result:
+        """Return the result, with its findings and ``more`` of them; ``further`` makes more draws."""
         findings: tuple[Finding, ...] = (NOT_EXAMINED,)
         if not self.presses.pressed:
             whole = self.live.has_positions
             findings = examine(self.record, self.live.structured_positions() if whole else self.record.draws.values)
-        return Result(dataclasses.replace(self.record, findings=findings), self.live)
+        record = dataclasses.replace(self.record, findings=(*findings, *more))
+        return Result(record, dataclasses.replace(self.live, further=further))
 
 
 @dataclass(frozen=True)
@@ -97,57 +118,94 @@ class Run:
     where: Devices
     """The devices on which chains move."""
 
-    def once(self, rng_key: Key[Array, ""], before: Outcome | None = None) -> Outcome:
+    def once(self, rng_key: Key[Array, ""], limits: Limits, before: Outcome | None = None) -> Outcome:
         """Warm up, draw, and look for modes in the draws.
 
         ``before`` is an earlier pass whose draws have shown modes that its warm-up did not know: they are known now.
         """
         ready, began = self.ready, time.perf_counter()
-        with progress(ready.plan.stages, self.bars, self.callback) as report:
+        number = 0 if before is None else 1
+        if before is not None:  # what an earlier run knew was not enough
+            ready = ready._replace(plan=dataclasses.replace(ready.plan, earlier=None))
+        draws = ready.plan.draws if before is None else before.drawn.so_far.rows
+        draws = self.journal.asked[number] if len(self.journal.asked) > number else draws
+        stages = {**ready.plan.stages, "draw": draws * ready.plan.moves_per_draw}
+        with progress(stages, self.bars, self.callback) as report:
             state, spent = start_chains(ready)
             capacity = chunk_capacity(*ready.positions.shape)
             runner = StageRunner(rng_key, capacity, report, self.journal, devices=self.where)
             context = WarmupContext(runner, ready.energy_fn, ready.plan)
-            warm = warm_up(context, state, self.save_warmup, None if before is None else before.missed)
+            if ready.plan.earlier is not None:
+                warm = warm_start(context, state, ready.plan.earlier, self.save_warmup)
+            else:
+                warm = warm_up(context, state, self.save_warmup, None if before is None else before.missed)
             copies = None if warm.symmetries is None else warm.symmetries.group
             warm = warm._replace(setup=dataclasses.replace(warm.setup, keep=self.kept, copies=copies))
-            self.presses.hold()
-            drawn = warm.runner.run(
-                "draw",
-                warm.state,
-                warm.setup,
-                _drawing(ready.plan, warm),
-                ready.plan.draws,
-                store=True,
-                trace=True,
-                presses=self.presses,
-            )
-        self.presses.pressed = False
+            spent += 0 if before is None else before.record.num_gradients
+            if len(self.journal.asked) <= number:
+                self.journal.ask(number, limits.affordable(draws, *_costs(ready.plan, warm), spent))
+            drawn = self._draw(warm, self.journal.asked[number], limits)
         seconds = self.journal.seconds + time.perf_counter() - began
         if before is not None:
-            spent += before.record.num_gradients
             seconds += before.record.settings["sampling_time"] - self.journal.seconds
             warm = warm._replace(record=dataclasses.replace(warm.record, late=len(before.missed)))
-        return self._outcome(drawn, warm, spent, seconds)
+        return self._outcome(drawn, warm, spent, seconds, number=number)
 
-    def again(self, rng_key: Key[Array, ""], before: Outcome) -> Outcome:
+    def again(self, rng_key: Key[Array, ""], limits: Limits, before: Outcome) -> Outcome:
         """Make another pass that knows the modes that ``before`` has shown; Ctrl-C during it returns ``before``."""
         self.presses.held = False
         try:
-            return self.once(rng_key, before)
+            return self.once(rng_key, limits, before)
         except KeyboardInterrupt:
             return before
 
-    def _outcome(self, drawn: StageResult, warm: WarmedUp, spent: int, seconds: float) -> Outcome:
-        """Return what a pass has led to; ``spent`` are the gradients spent on the starts and on an earlier pass."""
+    def go_on(self, before: Outcome, draws: int, limits: Limits) -> Outcome:
+        """Return the outcome of the same pass with more draws, ``draws`` in all."""
+        began, rows = time.perf_counter(), before.drawn.so_far.rows
+        self.journal.ask(before.number, draws)
+        left = {"draw": (draws - rows) * self.ready.plan.moves_per_draw}
+        with progress(left, self.bars, self.callback) as report:
+            warm = before.warm._replace(runner=dataclasses.replace(before.warm.runner, report=report))
+            drawn = self._draw(warm, draws, limits, before.drawn)
+        seconds = before.record.settings["sampling_time"] + time.perf_counter() - began
+        return self._outcome(drawn, warm, before.spent, seconds, before.looked, before.number)
+
+    def _draw(self, warm: WarmedUp, draws: int, limits: Limits, before: StageResult | None = None) -> StageResult:
+        """Make draws until each chain has ``draws`` of them, or until it is late; ``before`` are those there are."""
+        self.presses.hold()
+        drawn = warm.runner.run(
+            "draw",
+            warm.state,
+            warm.setup,
+            _drawing(self.ready.plan, warm),
+            draws,
+            store=True,
+            trace=True,
+            presses=self.presses,
+            before=before,
+            deadline=limits.deadline,
+        )
+        self.presses.pressed = False
+        return drawn
+
+    def _outcome(
+        self, drawn: StageResult, warm: WarmedUp, spent: int, seconds: float, looked: int = 0, number: int = 0
+    ) -> Outcome:
+        """Return what pass ``number`` has led to.
+
+        ``spent`` are the gradients spent on the starts and on an earlier pass, ``looked`` those on looking for modes in
+        draws.
+        """
         assert drawn.draws is not None
+        began = time.perf_counter()
         state, setup, whole = drawn.state, warm.setup, warm.setup.keep is None
         positions = jax.tree.map(lambda x: np.swapaxes(x, 0, 1), drawn.draws.position)
         step = jnp.exp(state.steps.log_step)
-        live = Live(setup, step, warm.finder, warm.modes, self.unpack, positions if whole else None)
+        vectors = positions if whole else None
+        live = Live(setup, step, warm.finder, warm.modes, self.unpack, vectors, warm, predictor=self.ready.predictor)
         warmup = dataclasses.replace(warm.record, gradients={**warm.record.gradients, "start": spent})
         record = RunRecord(
-            draws=_draw_record(drawn.draws, self.unpack if whole else None, normalise=True),
+            draws=draw_record(drawn.draws, self.unpack if whole else None, normalise=True),
             learnt=ThetaRecord(
                 theta=np.array(state.sahmc.theta.theta),
                 visits=drawn.visits,
@@ -157,25 +215,27 @@ class Run:
             ),
             counts=drawn.counts,
             round_trips=np.array(state.trips.trips),
-            num_gradients=sum(warmup.gradients.values()) + drawn.counts.gradients,
+            num_gradients=sum(warmup.gradients.values()) + drawn.counts.gradients + looked,
             warmup=warmup,
             tilt=setup.tilt,
-            settings=self._settings(warm, drawn.interrupted, seconds),
+            settings=self._settings(warm, drawn, seconds),
             labels=self.labels if whole else Labels(),
             prior_mass=warm.prior_mass,
-            warmup_draws=None if warm.draws is None else _draw_record(warm.draws, self.unpack, normalise=False),
+            warmup_draws=None if warm.draws is None else draw_record(warm.draws, self.unpack, normalise=False),
         )
         if warm.beside is not None and whole and self.ready.plan.adapt == "tune":
             record = dataclasses.replace(record, bridge=_bridge(record, warm.beside, positions))
         if int(live.modes.num) and whole and not self.presses.pressed:
-            modes, looked = live.find_modes(record.draws)
-            record = dataclasses.replace(record, modes=modes, num_gradients=record.num_gradients + looked)
-        return Outcome(record, live, self.presses)
+            modes, now = live.find_modes(record.draws)
+            record = dataclasses.replace(record, modes=modes, num_gradients=record.num_gradients + now)
+            looked += now
+        looking = time.perf_counter() - began
+        return Outcome(record, live, self.presses, drawn, warm, spent, looked, number, looking)
 
-    def _settings(self, warm: WarmedUp, interrupted: bool, seconds: float) -> dict[str, Any]:
+    def _settings(self, warm: WarmedUp, drawn: StageResult, seconds: float) -> dict[str, Any]:
         """Return the arguments of the run, what became of them, and versions, as JSON can hold them."""
         plan, gain = self.ready.plan, warm.setup.gain
-        names = ("draws", "tune", "chains", "thin", "target_accept", "theta", "adapt")
+        names = ("tune", "chains", "thin", "target_accept", "theta", "adapt")
         known: tuple[Symmetry, ...] = ()
         if warm.symmetries is not None and self.kept is None:
             known = warm.symmetries.of_variables(self.unpack, np.asarray(self.ready.positions)[:CHECKED])
@@ -184,15 +244,24 @@ class Run:
             "kernel": plan.kernel.name,
             "tilt": warm.setup.tilt.name,
             "prior": plan.has_prior,
+            "draws": self.journal.asked[-1] if drawn.interrupted else drawn.so_far.rows,
             **{name: getattr(plan, name) for name in names},
             "jumps": plan.jumps,
             "reference": warm.record.reference is not None,
             "symmetries": as_data(known),
+            "warm_start": plan.earlier is not None,
             "gain": [float(gain.t0), float(gain.power)],
-            "interrupted": interrupted,
+            "interrupted": drawn.interrupted,
             "sampling_time": seconds,
             "versions": {"sahmc": __version__, "jax": jax.__version__, "numpy": np.__version__},
         }
+
+
+def _costs(plan: Plan, warm: WarmedUp) -> tuple[int, float]:
+    """Return the gradients spent on the warm-up, and those that a draw of all chains is going to cost."""
+    spent = warm.record.gradients
+    moves = max(1, plan.stages["adapt"])  # as planned: moves of a longer trajectory are fewer
+    return sum(spent.values()), spent["adapt"] / moves * plan.moves_per_draw
 
 
 def _drawing(plan: Plan, warm: WarmedUp) -> Schedule:
@@ -225,7 +294,7 @@ def _bridge(record: RunRecord, beside: Stay, positions: np.ndarray) -> tuple[flo
     return float(found.mean), float(found.mcse)
 
 
-def _draw_record(draws: Draw, unpack: Unpacker | None, normalise: bool) -> DrawRecord:
+def draw_record(draws: Draw, unpack: Unpacker | None, normalise: bool) -> DrawRecord:
     """Return draws (draw, chain, ...) as a record (chain, draw, ...); positions that are on disk stay there.
 
     ``unpack`` makes variables of positions; it is None if ``keep`` has replaced them. ``normalise`` makes the weights

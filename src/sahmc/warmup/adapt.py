@@ -28,6 +28,8 @@ ADAPTATION_THIN = 8
 POSTERIOR_SHARE = 0.5
 """The desired share of the posterior itself, beta = 1, when draws are made and chains jump. Otherwise, and where there
 is a prior, whose draws tell the evidence, levels share alike."""
+ONE_MODE_SHARE = 0.9
+"""That share where one mode is known: the other levels are a look-out for more of them, and tell the evidence."""
 
 
 class Adapted(NamedTuple):
@@ -140,18 +142,19 @@ def freeze(state: RunState, visits: np.ndarray, plan: Plan) -> RunState:
     )
 
 
-def favour_posterior(state: RunState, setup: Setup, plan: Plan) -> tuple[RunState, Setup]:
-    """Let chains that jump spend POSTERIOR_SHARE of their time at beta = 1 while draws are made.
+def favour_posterior(state: RunState, setup: Setup, plan: Plan, one_mode: bool) -> tuple[RunState, Setup]:
+    """Let chains spend more of their time at beta = 1 while draws are made: where they jump, or know of one mode.
 
     theta, which contains -log(desired), is shifted as the desired frequencies change. Nothing changes where the tilt is
-    not tempered, theta goes on learning, there is a prior, or chains do not jump.
+    not tempered, theta goes on learning, or frequencies were given; nor with several modes where there is a prior, or
+    where chains do not jump.
     """
+    jumps = isinstance(setup.kernel, Jump) and (setup.kernel.reference is not None or not plan.has_prior)
     frozen = plan.adapt == "tune" and isinstance(setup.tilt, TemperedTilt)
-    apart = plan.has_prior and not (isinstance(setup.kernel, Jump) and setup.kernel.reference is not None)
-    if not frozen or apart or not isinstance(setup.kernel, Jump):
+    if not frozen or plan.desired is not None or not (jumps or one_mode):
         return state, setup
-    regions = setup.tilt.num_regions
-    values = [POSTERIOR_SHARE] + [(1 - POSTERIOR_SHARE) / (regions - 1)] * (regions - 1)
+    regions, share = setup.tilt.num_regions, ONE_MODE_SHARE if one_mode else POSTERIOR_SHARE
+    values = [share] + [(1 - share) / (regions - 1)] * (regions - 1)
     desired = desired_frequencies(values, regions).astype(setup.desired.dtype)
     theta = state.sahmc.theta
     theta = theta._replace(theta=theta.theta - jnp.log(desired / setup.desired))

@@ -92,7 +92,8 @@ def warm_up(context: WarmupContext, state: RunState, save: bool = False, shown: 
     found = found._replace(climb=explored.climb, found=explored.found)
     record = _record(piloted, found, ladder, adapted, theta_0, np.array(state.sahmc.theta.theta))
     record = replace(record, reference=top.record)
-    state, setup = favour_posterior(state, adapted.setup, plan)
+    alone = plan.looks_for_modes and int(adapted.modes.num) == 1 and not record.still_new
+    state, setup = favour_posterior(state, adapted.setup, plan, alone)
     return WarmedUp(
         runner=runner,
         setup=setup,

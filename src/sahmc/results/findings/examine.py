@@ -8,9 +8,9 @@ import numpy as np
 
 from sahmc.results.findings.agreement import check_agreement, check_weights
 from sahmc.results.findings.ladder import check_evidence, check_ladder, check_theta
-from sahmc.results.findings.modes import LEAST_MASS, check_modes
+from sahmc.results.findings.modes import LEAST_MASS, check_modes, name_modes
 from sahmc.results.findings.moves import check_moves
-from sahmc.results.findings.words import ERROR, short_place
+from sahmc.results.findings.words import ERROR
 from sahmc.results.quantities import choose_quantities
 from sahmc.results.records import Finding, RunRecord
 from sahmc.results.search import check_search
@@ -26,7 +26,7 @@ def examine(record: RunRecord, positions: Any) -> tuple[Finding, ...]:
 
     ``positions`` is a pytree of arrays (chain, draw, ...) whose numbers are compared between chains.
     """
-    flat, names, every = choose_quantities(positions)
+    flat, names, every = choose_quantities(positions, record.labels)
     pick = slice(None, None, every[0]), slice(None, None, every[1])
     found = [*check_moves(record), *check_weights(record), *check_ladder(record), *check_theta(record, every)]
     found += [*check_evidence(record), *check_search(record)]
@@ -40,9 +40,10 @@ def examine(record: RunRecord, positions: Any) -> tuple[Finding, ...]:
         mass = seen.mass(weight)
         reference = record.warmup.reference
         countless = reference is not None and reference.shifts > 0
-        found += check_modes(seen, mass, seen.chains(record.cold[pick]), len(flat), countless)
+        called = name_modes(record)
+        found += check_modes(seen, mass, seen.chains(record.cold[pick]), len(flat), countless, called)
         for k in np.flatnonzero((mass > LEAST_MASS) & (mass < 1 - LEAST_MASS)):
             quantities = np.concatenate([quantities, (seen.label == k)[..., None].astype(float)], axis=2)
-            names.append(f"the mass of the mode near {short_place(seen.minimum[k])}")
+            names.append(f"the mass of {called[k]}")
     found += check_agreement(quantities, names, weight)
     return tuple(sorted(found, key=lambda f: f.severity != ERROR))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from sahmc._support.words import counted
 from sahmc.results.evidence import by_bridges, by_theta, knows_evidence, membership
 from sahmc.results.findings.words import ERROR, WARNING
 from sahmc.results.records import Finding, RunRecord
@@ -48,8 +49,8 @@ def check_ladder(record: RunRecord) -> Iterator[Finding]:
         yield Finding(
             "round-trips",
             ERROR if bad else WARNING,
-            f"{trips or 'No'} round trips between the posterior and the top of the ladder were made while drawing, so "
-            "modes may be missing" + (" and masses wrong." if many else "."),
+            f"Chains made {counted(trips, 'round trip')} between the posterior and the top of the ladder while "
+            "drawing, so modes may be missing" + (" and masses wrong." if many else "."),
             trips,
             "Raise tune and draws.",
         )
@@ -69,8 +70,8 @@ def check_ladder(record: RunRecord) -> Iterator[Finding]:
         yield Finding(
             "climb",
             WARNING,
-            f"tune = {tune} leaves {len(climb.down)} temperatures for the climb to the top of the ladder: modes may be "
-            "missing.",
+            f"tune = {tune} leaves {counted(len(climb.down), 'temperature')} for the climb to the top of the "
+            "ladder: modes may be missing.",
             len(climb.down),
             f"Raise tune to {math.ceil(1.2 * LEAST_RUNGS / len(climb.down) * tune / 100) * 100} or more.",
         )
@@ -159,7 +160,7 @@ def check_evidence(record: RunRecord) -> Iterator[Finding]:
     what = ""
     if trips < FEWEST_TRIPS and not _short_ladder(record):
         top = "prior" if record.settings["prior"] else "reference"
-        what = f"chains made {trips} round trips between the posterior and the {top}"
+        what = f"chains made {counted(trips, 'round trip')} between the posterior and the {top}"
     elif not np.isfinite([gap, noise]).all():
         what = "some level of the ladder was never visited"
     elif gap > EVIDENCE_GAP + EVIDENCE_ERRORS * noise:

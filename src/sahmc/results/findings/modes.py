@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+import jax
 import numpy as np
 
-from sahmc.results.findings.words import ERROR, WARNING, short_place
+from sahmc._support.words import counted
+from sahmc.models.positions import labels
+from sahmc.models.relabel import relabel
+from sahmc.results.expectations import resample_index
+from sahmc.results.findings.words import ERROR, WARNING
+from sahmc.results.mode_moments import mode_moments
 from sahmc.results.records import Finding, ModeAssignment, RunRecord
+from sahmc.results.relabelling import known_symmetries
 
 LEAST_MASS = 0.01
 """The mass from which a mode counts."""
@@ -17,6 +24,33 @@ MODES_NAMED = 4
 """The number of rarely seen modes that are named; the rest are counted."""
 EXPECTED_MASS = 0.2
 """The mass expected of a mode, by its depth and width, from which its absence is reported."""
+QUANTITIES_NAMED, NAMING_DRAWS = 2, 1000
+"""The number of quantities by which a mode is told from the others, and of draws that tell where it is."""
+
+
+def name_modes(record: RunRecord) -> list[str]:
+    """Return what to call each mode in a sentence: its label and, where it has draws, its place.
+
+    That is the mean within it of the quantities in which modes differ most, from some draws of equal weight.
+    """
+    seen = record.modes
+    if seen is None:
+        return []
+    index = resample_index(record, NAMING_DRAWS, 0)
+    leaves = [np.asarray(leaf[index])[None] for leaf in record.draws.leaves]
+    values, even = jax.tree.unflatten(record.draws.structure, leaves), np.full((1, NAMING_DRAWS), 1 / NAMING_DRAWS)
+    symmetries = known_symmetries(record)
+    if symmetries:
+        values = relabel(values, record.draws.log_density[index][None], even, symmetries)
+    moments = mode_moments(values, seen.label[index][None], even, len(seen.energy))
+    names = labels(record.draws.values, 2, record.labels)
+    chosen = moments.most_different()[:QUANTITIES_NAMED]
+
+    def place(k: int) -> str:
+        told = ", ".join(f"{names[i]} = {moments.mean[k, i]:z.3g}" for i in chosen)
+        return f"mode {k} (near {told})" if moments.mass[k] > 0 else f"mode {k}"
+
+    return [place(k) for k in range(len(seen.energy))]
 
 
 def missed_modes(record: RunRecord) -> np.ndarray:
@@ -34,14 +68,20 @@ def missed_modes(record: RunRecord) -> np.ndarray:
 
 
 def check_modes(
-    seen: ModeAssignment, mass: np.ndarray, chains: np.ndarray, total: int, countless: bool = False
+    seen: ModeAssignment,
+    mass: np.ndarray,
+    chains: np.ndarray,
+    total: int,
+    countless: bool = False,
+    names: Sequence[str] | None = None,
 ) -> Iterator[Finding]:
     """Check for modes with too little mass, and for modes that too few chains have seen.
 
     ``mass`` and ``chains`` hold the mass of each mode and the number of chains that saw it, out of ``total``.
     ``countless`` tells that there are more modes than can be known and chains have other ways to all of them, so that a
-    mode found late is no error.
+    mode found late is no error. ``names`` are what the modes are called, their labels if None.
     """
+    names = [f"mode {k}" for k in range(len(mass))] if names is None else names
     if not seen.complete:
         yield Finding(
             "modes",
@@ -52,13 +92,12 @@ def check_modes(
             "Masses of single modes mean little here; look at quantities that do not depend on them.",
         )
     for k, expected in enumerate(seen.expected):
-        near = short_place(seen.minimum[k])
         if expected > EXPECTED_MASS and mass[k] < expected / 10:
             yield Finding(
                 "modes",
                 WARNING,
-                f"The mode near {near} should hold {expected:.2f} of the mass by its depth and width, but in the draws "
-                f"it holds {mass[k]:.2g}.",
+                f"M{names[k][1:]} should hold {expected:.2f} of the mass by its depth and width, but in the "
+                f"draws it holds {mass[k]:.2g}.",
                 float(expected),
                 "Chains may not find their way into it: raise tune and draws, and leave jumps on.",
             )
@@ -69,8 +108,7 @@ def check_modes(
         yield Finding(
             "modes",
             WARNING if seen.known[k] or countless else ERROR,
-            f"The mode near {short_place(seen.minimum[k])}, of mass {mass[k]:.2f}, was seen by {chains[k]} of {total} "
-            f"chains{late}.",
+            f"M{names[k][1:]}, of mass {mass[k]:.2f}, was seen by {chains[k]} of {total} chains{late}.",
             float(chains[k]),
             "Raise draws and tune, or start some chains there with initvals.",
         )
@@ -80,8 +118,8 @@ def check_modes(
         yield Finding(
             "modes",
             ERROR if late_ones and not countless else WARNING,
-            f"{len(rest)} more modes, of mass {mass[rest].sum():.2f} together, were each seen by less than a quarter "
-            f"of the chains; {late_ones} of them were found only while draws were made.",
+            f"{counted(len(rest), 'more mode')}, of mass {mass[rest].sum():.2f} together, seen by less than a quarter "
+            f"of the chains each; {late_ones} of them found only while draws were made.",
             float(len(rest)),
             "Raise draws and tune. If parts of the model can change places, masses of single modes mean little: look "
             "at quantities that do not depend on their order.",

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from sahmc._support.words import counted
 from sahmc.results.findings.words import ERROR, WARNING
 from sahmc.results.records import Finding, RunRecord
 from sahmc.results.warmup_record import FEWEST_CHAINS
@@ -62,7 +63,7 @@ def check_moves(record: RunRecord) -> Iterator[Finding]:
         yield Finding(
             "few-chains",
             WARNING,
-            f"With {chains} chains it cannot be seen whether they forget their mode at the top.",
+            f"With {counted(chains, 'chain')} it cannot be seen whether they forget their mode at the top.",
             chains,
             f"Run {FEWEST_CHAINS} or more; 32 cost little more time.",
         )

@@ -1,0 +1,25 @@
+"""Words that tables and sentences share: counts with their nouns, and lines that fit a terminal."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+WIDTH = 80
+"""The characters of a line that every terminal has."""
+
+
+def counted(number: Any, noun: str) -> str:
+    """Return "no chains", "1 chain", "2 chains" and so on."""
+    return f"{f'{number:,}' if number else 'no'} {noun}{'' if number == 1 else 's'}"
+
+
+def listed(words: Sequence[str]) -> str:
+    """Return "a", "a and b", "a, b and c" and so on."""
+    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
+
+
+def wrapped(sentence: str, indent: str = "    ") -> str:
+    """Return a sentence in lines that fit a terminal, all but the first begun with ``indent``."""
+    return textwrap.fill(sentence, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)

@@ -1,0 +1,214 @@
+"""The commands: each takes its arguments and returns an exit status. Heavy imports wait until they are needed."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from sahmc.paper import NAMES
+
+if TYPE_CHECKING:
+    from sahmc.results.result import Result
+
+GOOD, CRASHED, WRONG, DOUBTFUL, INTERRUPTED, UNREAD = 0, 1, 2, 3, 130, 141
+"""Exit statuses; ``CODES`` of the command line tells all but the last to users, which is that of a closed pipe."""
+
+
+def write_example(args: argparse.Namespace) -> int:
+    """Write an example model."""
+    from sahmc.cli.model_file import EXAMPLE
+
+    with args.file.open("x") as file:
+        file.write(EXAMPLE.format(name=args.file.name))
+    print(f"Wrote {args.file}. Next: sahmc sample {args.file} --out run.nc")
+    return GOOD
+
+
+def sample_model(args: argparse.Namespace) -> int:
+    """Draw from a model in a file."""
+    _check_output(args)
+    _join(args)
+    import jax
+
+    from sahmc.cli.model_file import load_model
+    from sahmc.sampling import sample
+
+    if args.x64:
+        jax.config.update("jax_enable_x64", True)
+    loaded = load_model(args.model, args.init, args.data)
+    with _progress_lines(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the summary has the findings
+        result = sample(
+            loaded.model,
+            loaded.init,
+            draws=args.draws,
+            tune=args.tune,
+            chains=args.chains,
+            thin=args.thin,
+            random_seed=args.seed,
+            kernel=args.kernel,
+            tilt=args.tilt,
+            target_accept=args.target_accept,
+            checkpoint=args.checkpoint,
+            devices=_devices(args),
+            progressbar=not args.quiet,
+        )
+    return _finish(result, args)
+
+
+def resume_run(args: argparse.Namespace) -> int:
+    """Go on with a run that is kept in a folder."""
+    _check_output(args)
+    _join(args)
+    from sahmc.sampling import resume
+
+    with _progress_lines(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        result = resume(args.checkpoint, devices=_devices(args), progressbar=not args.quiet)
+    return _finish(result, args)
+
+
+@contextmanager
+def _progress_lines() -> Iterator[None]:
+    """Show what is logged about a run on standard error, where that is no terminal and bars cannot be shown."""
+    import logging
+
+    log, lines = logging.getLogger("sahmc"), logging.StreamHandler(sys.stderr)
+    lines.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    before = log.level
+    log.addHandler(lines)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.removeHandler(lines)
+        log.setLevel(before)
+
+
+def _join(args: argparse.Namespace) -> None:
+    """Join other processes, if there are any."""
+    if args.hosts is None:
+        return
+    from sahmc._support.validate import require
+    from sahmc.run.hosts import join_hosts
+
+    if args.hosts == "auto":
+        join_hosts()
+        return
+    address, *numbers = args.hosts.split(",")
+    ok = len(numbers) == 2 and all(part.isdigit() for part in numbers) and ":" in address
+    require(ok, "--hosts is auto or ADDRESS,N,I", args.hosts, "write node1:1234,2,0 for the first of two")
+    join_hosts(address, *map(int, numbers))
+
+
+def _devices(args: argparse.Namespace) -> int | str | None:
+    """Return the devices that were asked for."""
+    from sahmc._support.validate import require
+
+    asked = args.devices
+    ok = asked in (None, "all") or asked.isdigit()
+    require(ok, "--devices is a number or all", asked, "write --devices 4")
+    return int(asked) if asked is not None and asked.isdigit() else asked
+
+
+def _check_output(args: argparse.Namespace) -> None:
+    """Raise a ValueError if the result could not be saved as asked: before the work, not after it."""
+    from sahmc.results.files import check_target
+
+    if args.out is not None:
+        check_target(args.out, args.overwrite)
+
+
+def _finish(result: Result, args: argparse.Namespace) -> int:
+    import jax
+
+    if jax.process_index():  # the first process has it all
+        return GOOD
+    from sahmc.cli.output import is_doubtful, print_result
+
+    if args.out is not None:
+        result.save(args.out, overwrite=args.overwrite)  # first: nobody need read what is printed
+    print_result(result, args.json)
+    if args.out is not None:
+        print(f"\nSaved {args.out}. Next: sahmc report {args.out}", file=sys.stderr if args.json else sys.stdout)
+    return DOUBTFUL if is_doubtful(result) else GOOD
+
+
+def show_summary(args: argparse.Namespace) -> int:
+    """Print the summary of a saved run."""
+    from sahmc.cli.output import is_doubtful, print_result
+    from sahmc.results.result import Result
+
+    result = Result.load(args.run_file)
+    print_result(result, args.json)
+    return DOUBTFUL if is_doubtful(result) else GOOD
+
+
+def report_run(args: argparse.Namespace) -> int:
+    """Write a page about a saved run."""
+    _require_pictures()
+    from sahmc.plots.report import write_report
+    from sahmc.results.result import Result
+
+    out = args.out or args.run_file.with_suffix(".html")
+    write_report(Result.load(args.run_file), out, overwrite=args.overwrite)
+    print(f"Wrote {out}")
+    return GOOD
+
+
+def plot_run(args: argparse.Namespace) -> int:
+    """Draw the overview of a saved run."""
+    _require_pictures()
+    from sahmc.plots.figures import plot_overview, save_figure
+    from sahmc.results.result import Result
+
+    out = args.out or args.run_file.with_suffix(".png")
+    save_figure(plot_overview(Result.load(args.run_file)), out, overwrite=args.overwrite)
+    print(f"Wrote {out}")
+    return GOOD
+
+
+def _require_pictures() -> None:
+    """Raise a ValueError if no pictures can be drawn: before the work, not after it."""
+    from sahmc._support.validate import require_library
+
+    require_library("matplotlib", "plots")
+
+
+def show_demo(args: argparse.Namespace) -> int:
+    """Show three modes, by SAHMC and by plain HMC."""
+    _require_pictures()
+    from sahmc.cli.demo import run_demo
+
+    with _progress_lines():
+        run_demo(args.out, args.seed)
+    return GOOD
+
+
+def reproduce_paper(args: argparse.Namespace) -> int:
+    """Run experiments of the paper."""
+    from sahmc._support.validate import require, require_count
+    from sahmc.paper.experiment import run_experiment
+    from sahmc.paper.pima_data import NoDataError
+
+    if args.action == "list":
+        print("\n".join(f"{name:<12} {title}" for name, title in NAMES.items()))
+        return GOOD
+    named = (args.name is not None) == (args.action == "run")
+    require(named, "run takes the name of an experiment, and all takes none", args.name, "try: sahmc paper list")
+    if args.seeds is not None:
+        require_count(args.seeds, "--seeds")
+    _require_pictures()
+    everything = args.action == "all"
+    for name in NAMES if everything else [args.name]:
+        try:
+            run_experiment(name, args.out / name, quick=args.quick, seeds=args.seeds, data=args.data)
+        except NoDataError as error:
+            if not everything:
+                raise ValueError(str(error)) from error
+            print(f"  {name} left out: {error}")
+    return GOOD

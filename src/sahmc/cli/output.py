@@ -1,0 +1,72 @@
+"""What the command line prints of a run: for people, or for programs."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from sahmc._support.frozen import thawed
+from sahmc._version import __version__
+from sahmc.results.result import Result
+
+
+def print_result(result: Result, as_json: bool) -> None:
+    """Print findings, summary, modes and evidence of a run, as text or as one JSON object."""
+    if as_json:
+        print(json.dumps(described(result), indent=1, allow_nan=False))
+        return
+    print(result.summary())
+    modes = result.modes() if _has_modes(result) else ()
+    if len(modes) > 1:
+        print(f"\nModes:\n{modes}")
+
+
+def is_doubtful(result: Result) -> bool:
+    """Tell whether a run has findings of severity error."""
+    return any(finding.severity == "error" for finding in result.findings)
+
+
+def described(result: Result) -> dict[str, Any]:
+    """Return what a program may want to know of a run, as JSON can hold it; null stands for numbers not known."""
+    table = result.summary().to_dataframe()
+    found = {
+        "sahmc": __version__,
+        "trusted": not is_doubtful(result),
+        "findings": [finding._asdict() for finding in result.findings],
+        "summary": {str(name): dict(row) for name, row in table.to_dict("index").items()},
+        "modes": result.modes().to_dataframe().to_dict("records") if _has_modes(result) else None,
+        "log_evidence": _evidence(result),
+        "num_gradients": result.num_gradients,
+        "round_trips": int(result.round_trips.sum()),
+        "settings": thawed(result.settings),
+    }
+    return _plain(found)
+
+
+def _has_modes(result: Result) -> bool:
+    """Tell whether the run has looked for modes."""
+    return result.mode_assignment is not None
+
+
+def _evidence(result: Result) -> dict[str, Any] | None:
+    """Return the log evidence, its error, and whether it is that of a model with a prior; None where none is known."""
+    try:
+        mean, mcse = result.log_evidence()
+    except ValueError:
+        return None
+    return {"mean": mean, "mcse": mcse, "prior": result.settings["prior"]}
+
+
+def _plain(value: Any) -> Any:
+    """Return a value with numbers of Python in place of those of NumPy, and None in place of those not finite."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, (np.generic, np.ndarray)):
+        return _plain(value.tolist())
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,82 @@
+"""Log likelihoods of single observations, and simulated data, of models written in PyMC."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sahmc._support.frozen import thawed
+from sahmc._support.validate import require
+from sahmc.models.model import Labels
+from sahmc.models.predictor import Predictor, PriorDraws, Variables, require_observed
+
+
+@dataclass(frozen=True)
+class PyMCPredictor(Predictor):
+    """The functions of a PyMC model, with the data that it holds when they are called."""
+
+    model: Any
+    """The ``pymc.Model``."""
+    labels: Labels
+    """The names of its dimensions, their coordinates, and its data."""
+    improper: tuple[str, ...]
+    """The names of variables whose prior is improper, so that it cannot be drawn from."""
+
+    def log_likelihood(self, draws: Variables) -> dict[str, np.ndarray]:
+        """Return the log likelihood of every observation under each draw, by the name of the observed variable."""
+        import pymc
+
+        require_observed(self.model.observed_RVs)
+        found = pymc.compute_log_likelihood(
+            self._trace(draws), model=self.model, extend_inferencedata=False, progressbar=False
+        )
+        return {name: np.asarray(found[name])[0] for name in found.data_vars}
+
+    def posterior_predictive(self, draws: Variables, seed: int) -> dict[str, np.ndarray]:
+        """Return data that the model makes under each draw, by the name of the observed variable."""
+        import pymc
+
+        require_observed(self.model.observed_RVs)
+        found = pymc.sample_posterior_predictive(
+            self._trace(draws),
+            model=self.model,
+            var_names=[variable.name for variable in self.model.observed_RVs],
+            random_seed=seed,
+            return_inferencedata=False,
+            progressbar=False,
+        )
+        return {name: np.asarray(values)[0] for name, values in found.items()}
+
+    def prior(self, size: int, seed: int) -> PriorDraws:
+        """Return draws of the prior, deterministics among them, and the data that the model makes of each."""
+        import pymc
+
+        must, given = "prior=True needs a prior that can be drawn from", f"improper {list(self.improper)}"
+        require(not self.improper, must, given, "give every free variable a proper prior")
+        found = pymc.sample_prior_predictive(size, model=self.model, random_seed=seed, return_inferencedata=False)
+        data = {variable.name for variable in self.model.observed_RVs}
+        return PriorDraws(
+            {name: np.asarray(x) for name, x in found.items() if name not in data},
+            {name: np.asarray(x) for name, x in found.items() if name in data},
+        )
+
+    def _trace(self, draws: Variables) -> Any:
+        """Return draws of the free variables as the container that this version of PyMC reads.
+
+        It has coordinates and constant data as well: where PyMC does not see that these are the same as when the draws
+        were made, it draws the variables that depend on them anew, from the prior.
+        """
+        import xarray as xr
+        from arviz_base import dict_to_dataset
+        from pymc.backends import arviz as backend
+
+        names = [variable.name for variable in self.model.free_RVs]
+        coords, dims = dict(self.labels.coords), thawed(self.labels.dims)
+        groups = {"posterior": dict_to_dataset({k: draws[k][None] for k in names}, coords=coords, dims=dims)}
+        if self.labels.constant_data:
+            constant = dict(self.labels.constant_data)
+            groups["constant_data"] = dict_to_dataset(constant, coords=coords, dims=dims, sample_dims=[])
+        container = getattr(backend, "InferenceData", None)
+        return xr.DataTree.from_dict(groups) if container is None else container(**groups)

@@ -1,0 +1,84 @@
+"""The moments of the draws within each mode, and the quantities in which modes differ most."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from sahmc.tilt.importance import BLOCK_BYTES
+
+LEAST_SHARE = 1e-3
+"""The least mass of a mode to speak of, over that of the heaviest."""
+
+
+def with_mass(mass: np.ndarray) -> np.ndarray:
+    """Tell which modes, of these masses, hold any to speak of."""
+    return mass > LEAST_SHARE * mass.max(initial=0.0)
+
+
+class ModeMoments(NamedTuple):
+    """The mass of each mode, and the mean and standard deviation of every quantity within it."""
+
+    mass: np.ndarray
+    """The posterior probability of each group of draws: the modes, and last the draws of no mode."""
+    mean: np.ndarray
+    """The means, (group, quantity), the quantities being the numbers in the leaves of a draw, one after the other."""
+    sd: np.ndarray
+    """The standard deviations, of the same shape."""
+
+    def most_different(self) -> np.ndarray:
+        """Return the numbers of all quantities, those first in which the modes differ most for their spread.
+
+        The measure is the variance between modes over that within them. Modes of hardly any mass do not count; with
+        one that does, the order stays as it is.
+        """
+        mass, mean, sd = (part[:-1] for part in self)
+        share = np.where(with_mass(mass), mass, 0.0)
+        if (share > 0).sum() < 2:
+            return np.arange(mean.shape[1])
+        share /= share.sum()
+        centre = share @ mean
+        between, within = share @ (mean - centre) ** 2, share @ sd**2
+        between = np.where(between > 1e-12 * centre**2, between, 0.0)
+        apart = np.divide(between, within, out=np.where(between > 0, np.inf, 0.0), where=within > 0)
+        return np.argsort(-apart, kind="stable")
+
+
+def mode_moments(values: Any, label: np.ndarray, weight: np.ndarray, num: int) -> ModeMoments:
+    """Return the moments of draws within each of ``num`` modes, and of those of no mode, whose ``label`` is -1.
+
+    ``values`` is a pytree of arrays (chain, draw, ...); ``label`` and ``weight`` are (chain, draw).
+    """
+    group = np.where(label < 0, num, label).astype(int)
+    mass = np.bincount(group.ravel(), weight.ravel(), num + 1)
+    parts = [_moments(leaf, group, weight, num + 1) for leaf in jax.tree.leaves(values)]
+    mean, sd = (np.concatenate(part, axis=1) for part in zip(*parts, strict=True))
+    return ModeMoments(mass, mean, sd)
+
+
+def _moments(leaf: np.ndarray, group: np.ndarray, weight: np.ndarray, num: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and standard deviation of values (chain, draw, ...) within each of ``num`` groups, (group, number).
+
+    ``group`` is that of each draw. Values are read in blocks, to spare memory.
+    """
+    from scipy.sparse import csr_array
+
+    values = leaf.reshape(*leaf.shape[:2], -1)
+    step = max(1, BLOCK_BYTES // (8 * max(1, values[:, 0].size)))
+
+    def average(of: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
+        total, mass = np.zeros((num, values.shape[2])), np.zeros((num, 1))
+        for first in range(0, values.shape[1], step):
+            part = slice(first, first + step)
+            at, share = group[:, part].ravel(), weight[:, part].ravel()
+            shares = csr_array((share, (at, np.arange(len(at)))), shape=(num, len(at)))
+            known = np.where(weight[:, part, None] > 0, values[:, part].astype(float), 0.0)  # no weight, no say
+            total += shares @ of(known.reshape(-1, values.shape[2]), at)
+            mass += np.bincount(at, share, num)[:, None]
+        return total / np.where(mass > 0, mass, 1.0)
+
+    mean = average(lambda x, at: x)
+    return mean, np.sqrt(average(lambda x, at: (x - mean[at]) ** 2))

@@ -1,0 +1,73 @@
+"""A run in a few lines, as ``print(result)`` and a notebook show it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sahmc._support.frozen import thawed
+from sahmc._support.tables import number
+from sahmc._support.words import counted, listed, wrapped
+from sahmc.models.positions import named
+from sahmc.results.findings.words import ERROR, WARNING
+from sahmc.results.mode_moments import with_mass
+from sahmc.results.records import RunRecord
+from sahmc.tilt.importance import kish_efficiency
+
+MOST_NAMED = 6
+"""The most variables and modes that are named."""
+COLUMN = 14
+"""The characters of the first column, with the space before and after it."""
+
+
+def overview(record: RunRecord) -> dict[str, str]:
+    """Return a run in a few lines, by what each is about."""
+    chains, draws = record.draws.energy.shape
+    settings, levels = record.settings, record.num_regions
+    trips = f" with {levels} regions, {counted(int(record.round_trips.sum()), 'round trip')}" if levels > 1 else ""
+    cost = f"{record.num_gradients:,} gradients, {number(settings['sampling_time'], 2)} s"
+    variables = [f"{name} {leaf.shape[2:]}" if leaf.ndim > 2 else name for name, leaf in _variables(record)]
+    return {
+        "draws": f"{counted(chains, 'chain')} of {counted(draws, 'draw')}, seed {thawed(settings['random_seed'])}",
+        "variables": _some(variables),
+        "sampler": f"{settings['kernel']}, tilt {settings['tilt']}{trips}, {cost}",
+        "moves": f"acceptance {record.draws.acceptance_rate.mean():.2f}, "
+        f"{counted(record.counts.diverging, 'divergence')}, weight efficiency {kish_efficiency(record.weight):.2f}",
+        **_modes(record),
+        "findings": _findings(record),
+    }
+
+
+def as_text(lines: dict[str, str]) -> str:
+    """Return an overview as text that fits a terminal."""
+    indent = " " * COLUMN
+    rows = [wrapped(f"  {name:<{COLUMN - 2}}{what}", indent) for name, what in lines.items()]
+    return "\n".join(["<sahmc.Result", *rows]) + ">"
+
+
+def _variables(record: RunRecord) -> list[tuple[str, np.ndarray]]:
+    return list(named(record.draws.values).items())
+
+
+def _some(names: list[str]) -> str:
+    """Return the first of some names, and how many more there are."""
+    more = len(names) - MOST_NAMED
+    return listed(names) if more <= 0 else f"{', '.join(names[:MOST_NAMED])} and {more} more"
+
+
+def _modes(record: RunRecord) -> dict[str, str]:
+    """Return the line on modes, if the run looked for them."""
+    if record.modes is None:
+        return {}
+    mass = record.modes.mass(record.weight)
+    told = [f"{m:.2g}" if m < 0.1 else f"{m:.2f}" for m in mass[with_mass(mass)]]
+    return {"modes": f"{len(told)}, of mass {_some(told)}" if len(told) > 1 else str(len(told))}
+
+
+def _findings(record: RunRecord) -> str:
+    """Return how many errors and warnings there are, and their codes."""
+    told = []
+    for severity in (ERROR, WARNING):
+        codes = [finding.code for finding in record.findings if finding.severity == severity]
+        if codes:
+            told.append(f"{counted(len(codes), severity)} ({', '.join(dict.fromkeys(codes))})")
+    return ", ".join(told) or "none"

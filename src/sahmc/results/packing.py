@@ -1,0 +1,90 @@
+"""Records as bytes and back: JSON for text and numbers, arrays beside it, and no pickle, which could run code."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sahmc._support.pytree import assembled
+from sahmc.results.records import Counts, Finding, ModeAssignment, ThetaRecord, ThetaTrace
+from sahmc.results.warmup_record import Climb, LearntReference, Pilot, Rung, SearchPower, WarmupRecord
+from sahmc.tilt import TILTS
+from sahmc.tilt.partition import EnergyPartition, TemperatureLadder
+
+RECORDS = (Counts, Finding, ModeAssignment, ThetaRecord, ThetaTrace)
+"""The classes of the records of a run."""
+WARMUP = (Climb, LearntReference, Pilot, Rung, SearchPower, WarmupRecord)
+"""The classes of the record of its warm-up."""
+
+
+def pack(value: Any) -> bytes:
+    """Return a value as bytes: numbers, text, arrays and records, however nested in dicts, lists and tuples.
+
+    Raises ``TypeError`` for anything else.
+    """
+    arrays: list[np.ndarray] = []
+    text = json.dumps(_described(value, arrays))
+    buffer = io.BytesIO()
+    content: dict[str, Any] = {f"array{i}": array for i, array in enumerate(arrays)}
+    np.savez(buffer, text=text, **content)
+    return buffer.getvalue()
+
+
+def unpack(content: bytes) -> Any:
+    """Return the value that ``pack`` has made bytes of."""
+    with np.load(io.BytesIO(content), allow_pickle=False) as found:
+        arrays = [found[f"array{i}"] for i in range(len(found.files) - 1)]
+        return _restored(json.loads(str(found["text"])), arrays, _kinds())
+
+
+def _kinds() -> dict[str, type]:
+    """Return the classes that are known, by name."""
+    strategies = (EnergyPartition, TemperatureLadder, *TILTS.values())
+    return {kind.__name__: kind for kind in (*RECORDS, *WARMUP, *strategies)}
+
+
+def _described(value: Any, arrays: list[np.ndarray]) -> Any:
+    """Return a value as JSON can hold it, its arrays put at the end of ``arrays``."""
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if isinstance(value, (np.ndarray, np.generic, jax.Array)):
+        array = np.asarray(value)
+        if array.dtype == object:
+            raise TypeError("an array of objects")
+        arrays.append(array)
+        what = "jax" if isinstance(value, jax.Array) else "number" if isinstance(value, np.generic) else "array"
+        return {what: len(arrays) - 1}
+    if isinstance(value, Mapping):
+        return {"dict": [[key, _described(item, arrays)] for key, item in value.items()]}
+    if type(value) in (list, tuple):
+        return {type(value).__name__: [_described(item, arrays) for item in value]}
+    kind: Any = type(value)
+    if kind not in _kinds().values():
+        raise TypeError(f"a {kind.__name__}")
+    names = kind._fields if issubclass(kind, tuple) else [field.name for field in dataclasses.fields(kind)]
+    return {"kind": kind.__name__, "of": {name: _described(getattr(value, name), arrays) for name in names}}
+
+
+def _restored(plain: Any, arrays: list[np.ndarray], kinds: Mapping[str, type]) -> Any:
+    """Return the value that ``_described`` has described; ``kinds`` are the classes that are known."""
+    if not isinstance(plain, dict):
+        return plain
+    if "kind" in plain:
+        kind: Any = kinds[plain["kind"]]
+        fields = {name: _restored(item, arrays, kinds) for name, item in plain["of"].items()}
+        known = (*RECORDS, *WARMUP)
+        return kind(**fields) if kind in known else assembled(kind, fields)
+    what, content = next(iter(plain.items()))
+    if what == "dict":
+        return {key: _restored(item, arrays, kinds) for key, item in content}
+    if what in ("list", "tuple"):
+        return {"list": list, "tuple": tuple}[what](_restored(item, arrays, kinds) for item in content)
+    array = arrays[content]
+    return jnp.asarray(array) if what == "jax" else array[()] if what == "number" else array

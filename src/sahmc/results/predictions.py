@@ -1,0 +1,119 @@
+"""Groups of a tree that need the model itself: log likelihoods, simulated data, and draws of the prior."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from sahmc._support.frozen import thawed
+from sahmc._support.validate import require, require_flag
+from sahmc.models.predictor import Predictor
+from sahmc.results.records import Rejuvenated, RunRecord
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+PRIOR_DRAWS = 1000
+"""The number of draws of the prior."""
+
+
+class Wanted(NamedTuple):
+    """The groups that are wanted, as ``Result.to_datatree`` was asked for them."""
+
+    log_likelihood: Any
+    """Whether to compute the log likelihood of every observation."""
+    posterior_predictive: Any
+    """Whether to simulate data under the posterior."""
+    prior: Any
+    """Whether to draw from the prior, and to simulate data under it."""
+
+    @property
+    def argument(self) -> str | None:
+        """The first of them that is asked for, as it was written; None if there is none."""
+        for name, value in self._asdict().items():
+            require_flag(value, name)
+        return next((f"{name}=True" for name, value in self._asdict().items() if value), None)
+
+    def require(self, predictor: Predictor | None) -> Predictor:
+        """Return the ``predictor`` of a model, or raise ``ValueError`` if it has none."""
+        require(
+            predictor is not None,
+            f"{self.argument} needs a model of NumPyro, PyMC or Stan, which names its data",
+            "a log density, or a Model made of functions",
+            "compute it from the equal-weight draws that result.resample(n) returns",
+        )
+        assert predictor is not None
+        return predictor
+
+
+def add_predictions(
+    tree: xr.DataTree,
+    predictor: Predictor,
+    wanted: Wanted,
+    record: RunRecord,
+    index: tuple[np.ndarray, np.ndarray],
+    rejuvenated: Rejuvenated | None,
+    seed: int,
+) -> xr.DataTree:
+    """Return a tree with the ``wanted`` groups added.
+
+    ``index`` holds the chain and the draw of each row of the posterior, and ``rejuvenated`` these draws after some
+    moves, or None. Draws that repeat share one computation of their log likelihood, but no simulated data, unless Stan
+    made these while it drew.
+    """
+    shape = index[0].shape
+    groups: dict[str, Mapping[str, Any]] = {}
+    if wanted.log_likelihood:
+        groups["log_likelihood"] = log_likelihood(predictor, record, index, rejuvenated)
+    if wanted.posterior_predictive:
+        flat = tuple(part.ravel() for part in index)
+        draws = _values(record, flat) if rejuvenated is None else rejuvenated.values
+        found = predictor.posterior_predictive(draws, seed)
+        groups["posterior_predictive"] = {name: x.reshape(*shape, *x.shape[1:]) for name, x in found.items()}
+    if wanted.prior:
+        values, predictive = predictor.prior(PRIOR_DRAWS, seed)
+        groups["prior"] = {name: x[None] for name, x in values.items()}
+        groups["prior_predictive"] = {name: x[None] for name, x in predictive.items()}
+    for name, group in groups.items():
+        if group:
+            tree[name] = _group(group, record)
+    return tree
+
+
+def log_likelihood(
+    predictor: Predictor,
+    record: RunRecord,
+    index: tuple[np.ndarray, np.ndarray],
+    rejuvenated: Rejuvenated | None = None,
+) -> dict[str, np.ndarray]:
+    """Return the log likelihood of every observation under the draws of ``index``, arrays that lead with its axes."""
+    shape = index[0].shape
+    if rejuvenated is None:
+        number = np.ravel_multi_index(index, record.draws.log_weight.shape)
+        once, again = np.unique(number, return_inverse=True)
+        draws = _values(record, np.unravel_index(once, record.draws.log_weight.shape))
+    else:
+        draws, again = rejuvenated.values, np.arange(index[0].size)
+    found = predictor.log_likelihood(draws)
+    return {name: x[again.ravel()].reshape(*shape, *x.shape[1:]) for name, x in found.items()}
+
+
+def _values(record: RunRecord, index: Any) -> dict[str, np.ndarray]:
+    """Return the variables of some draws, whose chains and numbers are in ``index``."""
+    return {name: np.asarray(x[index]) for name, x in record.draws.values.items()}
+
+
+def _group(values: Mapping[str, Any], record: RunRecord) -> xr.DataTree:
+    """Return a group of arrays (chain, draw, ...), with the dims and coords that the model has.
+
+    The log likelihood of vectors has fewer dims than the vectors: their own are the last ones.
+    """
+    import xarray as xr
+    from arviz_base import dict_to_dataset
+
+    arrays = {name.replace("/", "."): np.asarray(x) for name, x in values.items()}
+    dims = {name.replace("/", "."): own for name, own in thawed(record.labels.dims).items()}
+    own: dict[Any, Any] = {name: dims[name][: x.ndim - 2] for name, x in arrays.items() if name in dims}
+    return xr.DataTree(dict_to_dataset(arrays, coords=dict(record.labels.coords), dims=own))

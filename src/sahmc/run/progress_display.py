@@ -1,0 +1,53 @@
+"""Where the progress of a run is shown: bars in a notebook and on a terminal, lines of a log elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from sahmc.run.bars import terminal_bars
+from sahmc.run.notebook_bars import notebook_bars
+from sahmc.run.progress import Progress, Report
+from sahmc.run.progress_lines import progress_lines
+
+
+@contextmanager
+def progress(stages: dict[str, int], enabled: bool, callback: Report | None = None) -> Iterator[Report]:
+    """Show the progress of a run, and yield the function to be called with a ``Progress`` between chunks.
+
+    ``stages`` holds the moves that are planned for each stage. If ``enabled``, there is a bar for each in a notebook,
+    and on standard error where that is a terminal; elsewhere there are lines through ``logging``. The function also
+    tells ``callback``.
+    """
+    done = dict.fromkeys(stages, 0.0)
+    with _display(stages) if enabled else _nothing() as show:
+
+        def report(now: Progress) -> None:
+            done[now.stage] = min(done[now.stage] + now.advance, stages[now.stage])
+            now = now._replace(done=done[now.stage], total=stages[now.stage])
+            show(now)
+            if callback is not None:
+                callback(now)
+
+        yield report
+
+
+def _display(stages: dict[str, int]) -> AbstractContextManager[Report]:
+    """Return what shows the progress here."""
+    if in_notebook():
+        return notebook_bars(stages)
+    return terminal_bars(stages) if sys.stderr.isatty() else progress_lines(stages)
+
+
+def in_notebook() -> bool:
+    """Tell whether this runs in the kernel of a notebook."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return hasattr(shell, "kernel")
+
+
+@contextmanager
+def _nothing() -> Iterator[Report]:
+    """Yield a function that shows nothing."""
+    yield lambda now: None

@@ -1,0 +1,124 @@
+"""A complete run that is kept in a folder, read back without going through its stages again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import cached_property, partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from sahmc.models.model import Labels
+from sahmc.models.positions import Unpacker
+from sahmc.results.packing import pack, unpack
+from sahmc.results.records import DrawRecord, ModeAssignment, Rejuvenated, RunRecord
+from sahmc.results.result import Result
+from sahmc.run.journal import DiskJournal, Journal
+from sahmc.run.live import Live
+from sahmc.run.move import Draw
+from sahmc.sampling.outcome import Outcome, Run, draw_record
+
+APART = ("draws", "warmup_draws", "labels")
+"""The parts of a record that are not stored as they are: draws have a file of their own, and labels are the model's."""
+
+
+class Resting:
+    """The run that made a result which was read back: it is gone through again when something is asked of it."""
+
+    def __init__(self, run: Run, wake: Callable[[], Live], further: Callable[..., Any]):
+        self.has_positions, self.predictor = run.kept is None, run.ready.predictor
+        self._wake, self._further = wake, further
+
+    def extend(self, draws: int, progressbar: bool) -> Any:
+        """Return the result of the same run with ``draws`` more draws of each chain."""
+        return self._further(draws, progressbar)
+
+    @cached_property
+    def _live(self) -> Live:
+        """Return the run itself."""
+        return self._wake()
+
+    def assign_modes(self, draws: DrawRecord) -> ModeAssignment:
+        """Return the modes in the draws, for a run that did not look for any."""
+        return self._live.assign_modes(draws)
+
+    def rejuvenate(self, index: tuple[np.ndarray, ...], moves: int, seed: int) -> Rejuvenated:
+        """Return some draws after ``moves`` plain moves of the kernel each; see ``Live.rejuvenate``."""
+        return self._live.rejuvenate(index, moves, seed)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self._live, name)
+
+
+def keep_result(outcome: Outcome, journal: Journal, asked: Mapping[str, Any], record: RunRecord) -> None:
+    """Store the record of a run that is complete in its folder, if it has one, for ``read_back``.
+
+    ``asked`` is what the run was asked for besides what its journal knows, as JSON can hold it.
+    """
+    waiting = len(outcome.missed) and not record.warmup.late  # for another pass, which was cut short
+    cut = record.settings["interrupted"] or outcome.presses.pressed
+    if waiting or cut or not isinstance(journal, DiskJournal):
+        return
+    before = record.warmup_draws
+    about = {
+        "asked": asked,
+        "stage": journal.stage,
+        "prior": journal.so_far.state.sahmc.chains.base is not None,
+        "depth": record.draws.tree_depth is not None,
+        "record": {name: value for name, value in vars(record).items() if name not in APART},
+        "warmup_draws": None if before is None else {**vars(before), "structure": None},
+    }
+    with suppress(TypeError):  # a tilt of the user's own, say: the run is then gone through again
+        journal.write_result(pack(about))
+
+
+def read_back(
+    run: Run, asked: Mapping[str, Any], wake: Callable[[], Live], further: Callable[..., Result]
+) -> Result | None:
+    """Return the result of a run that is complete; None if it is not, if not all of it is whole, or if more is asked.
+
+    ``asked`` is what the run is asked for now. ``wake`` goes through the run again, which is done when something is
+    asked that only the run itself can tell. ``further`` goes on with it, given how many draws there are.
+    """
+    content = run.journal.read_result()
+    try:
+        record = None if content is None else _record(run, asked, unpack(content))
+    except (KeyError, TypeError):  # of a layout that was changed since: the run is gone through again
+        record = None
+    if record is None:
+        return None
+    return Result(record, Resting(run, wake, partial(further, record.draws.energy.shape[1])))
+
+
+def _record(run: Run, asked: Mapping[str, Any], about: Mapping[str, Any]) -> RunRecord | None:
+    """Return the record of a run, from its draws and what was stored ``about`` it; None if these are not there."""
+    if about["asked"] != asked:
+        return None
+    draws = run.journal.drawn(about["stage"], _structure(run, about["prior"], about["depth"]))
+    if draws is None:
+        return None
+    whole, before = run.kept is None, about["warmup_draws"]
+    if before is not None:
+        before = DrawRecord(**{**before, "structure": _variables(run.unpack, run.ready.positions[0])})
+    return RunRecord(
+        **about["record"],
+        draws=draw_record(draws, run.unpack if whole else None, normalise=True),
+        warmup_draws=before,
+        labels=run.labels if whole else Labels(),
+    )
+
+
+def _structure(run: Run, prior: bool, depth: bool) -> Any:
+    """Return the pytree structure of the draws of a run, whose prior may be apart, and whose trajectories may grow."""
+    kept = 0 if run.kept is None else jax.tree.unflatten(run.kept.returns, range(run.kept.returns.num_leaves))
+    leaves: Any = (kept, 0, 0 if prior else None, 0, 0, 0, 0, 0 if depth else None)
+    return jax.tree.structure(Draw(*leaves))
+
+
+def _variables(unpacker: Unpacker, example: jax.Array) -> Any:
+    """Return the pytree structure of what a vector stands for."""
+    return jax.tree.structure(jax.eval_shape(unpacker, example))

@@ -1,0 +1,96 @@
+"""Rounds of draws: a run goes on until it is as precise as was asked for, or a limit comes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import jax
+import numpy as np
+from jaxtyping import Array, Key
+
+from sahmc.results.findings.words import WARNING
+from sahmc.results.precision import Precision, Shortfall
+from sahmc.results.records import Finding
+from sahmc.run.limits import Limits
+from sahmc.sampling.outcome import Outcome, Run
+
+SAFETY, LEAST_GROWTH, MOST_GROWTH = 1.1, 1.2, 2.0
+"""The factor by which a round is longer than what it should take, and the bounds of the growth of a run in a round."""
+MOST_DRAWS = 100
+"""The most draws, in units of those asked for at first, of a run that no limit ends."""
+
+
+def draw_in_rounds(
+    run: Run, rng_key: Key[Array, ""], limits: Limits, until: Precision | None
+) -> tuple[Outcome, list[Finding]]:
+    """Make a first round of draws and, if there is a precision to be reached, further ones.
+
+    What returns is the last outcome, and a finding if it is not what was asked for. Where draws show a mode that the
+    warm-up did not know, all is done once more.
+    """
+    wanted, lacking = run.ready.plan.draws, []
+    outcome = run.once(rng_key, limits)
+    wanted = max(wanted, run.journal.asked[0])
+    while True:
+        if outcome.number == 0 and len(outcome.missed) and outcome.may_go_on:
+            outcome = run.again(jax.random.fold_in(rng_key, 1), limits, outcome)
+        lacking = [] if until is None or not outcome.may_go_on else until.shortfalls(outcome.record)
+        total = _next(outcome, lacking, limits, MOST_DRAWS * run.ready.plan.draws)
+        if total is None:
+            break
+        limits.reserve = 2 * MOST_GROWTH * outcome.looking
+        outcome = run.go_on(outcome, total, limits)
+    rows = outcome.drawn.so_far.rows
+    if outcome.may_go_on:
+        run.journal.ask(outcome.number, rows)  # it is complete as it is
+    return outcome, [*_lacking(lacking, rows, limits), *_cut_short(outcome, wanted, limits)]
+
+
+def _next(outcome: Outcome, lacking: list[Shortfall], limits: Limits, most: int) -> int | None:
+    """Return how many draws there are to be after the next round; None if there is none to be.
+
+    ``lacking`` is what is not precise enough, and ``most`` the largest number of draws.
+    """
+    factor = max((shortfall.factor for shortfall in lacking), default=0.0)
+    if not lacking or not math.isfinite(factor) or limits.is_late:
+        return None
+    drawn, spent = outcome.drawn, outcome.record.num_gradients
+    rows = drawn.so_far.rows
+    total = min(most, math.ceil(rows * np.clip(SAFETY * factor, LEAST_GROWTH, MOST_GROWTH)))
+    left = (limits.max_gradients - spent - outcome.looked) / max(1.0, drawn.counts.gradients / rows)
+    total = int(min(total, rows + max(0.0, left)))
+    return total if total > rows else None
+
+
+def _lacking(lacking: list[Shortfall], rows: int, limits: Limits) -> Iterator[Finding]:
+    """Yield a finding if a run has ended before it was as precise as was asked for."""
+    if lacking:
+        worst = max(lacking, key=lambda shortfall: shortfall.factor)
+        sentence = f"The precision asked for was not reached{_why(worst, limits)}: {'; '.join(map(str, lacking))}."
+        todo = "Raise the limit, or go on with Result.extend."
+        if not math.isfinite(worst.factor):
+            todo = "Leave it out of until, or see the other findings."
+        yield Finding("limit", WARNING, sentence, worst.value, todo)
+
+
+def _why(worst: Shortfall, limits: Limits) -> str:
+    """Return why a run ended before it was as precise as was asked for, in words."""
+    if not math.isfinite(worst.factor):
+        return ", since no number of draws would do"
+    if limits.is_late:
+        return f" in max_time = {limits.max_time:g} s"
+    if math.isfinite(limits.max_gradients):
+        return f" with max_gradients = {limits.max_gradients:,.0f}"
+    return f" by {MOST_DRAWS} times as many draws as at first"
+
+
+def _cut_short(outcome: Outcome, wanted: int, limits: Limits) -> Iterator[Finding]:
+    """Yield a finding if a limit has left a run with fewer draws than were ``wanted`` in the first place."""
+    rows = outcome.drawn.so_far.rows
+    if rows < wanted and outcome.may_go_on:
+        which = (
+            f"max_time = {limits.max_time:g} s" if limits.is_late else f"max_gradients = {limits.max_gradients:,.0f}"
+        )
+        sentence = f"{rows:,} of {wanted:,} draws of each chain were made with {which}."
+        yield Finding("limit", WARNING, sentence, float(rows), "Raise the limit, or go on with Result.extend.")

@@ -1,0 +1,154 @@
+"""Runs that go on: to more draws, until a precision is reached, or until a limit comes."""
+
+import dataclasses
+import inspect
+import time
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import sahmc
+from sahmc.results.precision import Shortfall
+from sahmc.run.limits import FEWEST_DRAWS, Limits
+from sahmc.sampling import rounds
+
+pytestmark = pytest.mark.filterwarnings("ignore:sahmc found problems")
+SHORT = dict(tune=100, chains=8, random_seed=1, progressbar=False)
+START = jnp.array([-4.0, -4.0])
+
+
+def log_density(x):
+    return jnp.logaddexp(-0.5 * jnp.sum((x + 4) ** 2), -0.5 * jnp.sum((x - 4) ** 2))
+
+
+def run(draws, **options):
+    return sahmc.sample(log_density, START, draws=draws, **SHORT | options)
+
+
+def words(result):
+    """The findings on limits, in one line."""
+    return " ".join(finding.sentence for finding in result.findings if finding.code == "limit")
+
+
+def bits(result):
+    return [np.ascontiguousarray(x).tobytes() for x in (result.draws, result.log_weight, result.theta, result.region)]
+
+
+@pytest.fixture(scope="module")
+def short():
+    return run(40)
+
+
+@pytest.fixture(scope="module")
+def longer():
+    return run(120)
+
+
+def test_more_draws_are_those_of_a_longer_run(short, longer):
+    once, twice = short.extend(80, progressbar=False), short.extend(30, progressbar=False).extend(50, progressbar=False)
+    assert bits(once) == bits(twice) == bits(longer) != bits(short)
+    assert once.findings == longer.findings and once.settings["draws"] == 120
+    assert np.array_equal(once.mode_assignment.label, longer.mode_assignment.label)
+    assert short.log_weight.shape == (8, 40)
+
+
+def test_a_run_in_a_folder_goes_on_there(short, longer, tmp_path):
+    folder = tmp_path / "run"
+    assert bits(run(40, checkpoint=folder)) == bits(short)
+    assert bits(sahmc.resume(folder, draws=80, progressbar=False).extend(40, progressbar=False)) == bits(longer)
+    for again in (sahmc.resume(folder, progressbar=False), run(40, checkpoint=folder), run(120, checkpoint=folder)):
+        assert bits(again) == bits(longer)
+    with pytest.raises(ValueError, match="draws is 40 in the checkpoint and 30 here"):
+        run(30, checkpoint=folder)
+
+
+def test_what_was_loaded_cannot_go_on(short):
+    with pytest.raises(ValueError, match="extend needs the run that made the draws"):
+        dataclasses.replace(short, live=None).extend(10)
+    with pytest.raises(ValueError, match="draws must be"):
+        short.extend(0)
+
+
+def test_a_run_goes_on_until_it_is_as_precise_as_was_asked(short):
+    asked = sahmc.Precision(mass=0.02, ess=900, log_evidence=0.05)
+    assert asked.shortfalls(short.record)
+    result = run(40, until=asked)
+    assert result.log_weight.shape[1] > 40 and not asked.shortfalls(result.record)
+    assert "limit" not in {finding.code for finding in result.findings}
+    assert max(mode.mcse for mode in result.modes()) <= 0.02 and result.ess().min() >= 900
+    assert bits(result) == bits(run(result.log_weight.shape[1]))  # it is no other run than one of so many draws
+
+
+def test_gradients_and_time_are_kept_to():
+    most = 60_000
+    result = run(40, until=sahmc.Precision(mass=1e-4), max_gradients=most)
+    told = [finding for finding in result.findings if finding.code == "limit"]
+    assert 0.8 * most < result.num_gradients <= most
+    assert "not reached with max_gradients = 60,000: the standard error of the mass of mode" in told[0].sentence
+    few = run(1000, max_gradients=1)
+    assert few.log_weight.shape[1] == FEWEST_DRAWS and f"{FEWEST_DRAWS} of 1,000 draws" in words(few)
+    began = time.monotonic()
+    late = run(10**6, max_time=4)
+    assert late.log_weight.shape[1] < 10**6 and "max_time = 4 s" in words(late)
+    assert time.monotonic() - began > 3  # and not at once
+
+
+def test_a_run_that_was_cut_short_is_complete_and_may_go_on(tmp_path):
+    folder = tmp_path / "run"
+    cut = run(60, checkpoint=folder, max_gradients=1)
+    assert bits(run(60, checkpoint=folder, max_gradients=1)) == bits(cut)
+    assert bits(cut.extend(50, progressbar=False)) == bits(run(60))
+
+
+def test_what_no_number_of_draws_would_do_ends_at_once(monkeypatch):
+    monkeypatch.setattr(sahmc.Precision, "shortfalls", lambda self, record: [Shortfall("it", np.nan, 1.0, np.inf)])
+    result = run(40, until=sahmc.Precision(ess=1))
+    assert result.log_weight.shape[1] == 40 and "no number of draws would do" in words(result)
+
+
+def test_a_run_without_limits_ends_nevertheless(monkeypatch):
+    monkeypatch.setattr(rounds, "MOST_DRAWS", 2)
+    result = run(40, until=sahmc.Precision(mass=1e-6))
+    assert result.log_weight.shape[1] == 80 and "2 times as many draws as at first" in words(result)
+
+
+def test_the_deadline_leaves_time_to_look_at_the_draws():
+    limits = Limits(max_time=100.0, began=0.0)
+    assert limits.deadline == 95.0
+    limits.reserve = 7.0
+    assert limits.deadline == 93.0 and limits.is_late
+    assert Limits().deadline == np.inf and not Limits().is_late
+
+
+def test_what_cannot_be_asked_is_refused():
+    sample = inspect.unwrap(sahmc.sample)
+    with pytest.raises(ValueError, match="until must be a Precision"):
+        sample(log_density, START, until=400)
+    with pytest.raises(ValueError, match="max_time must be a positive number"):
+        sample(log_density, START, max_time=0)
+    with pytest.raises(ValueError, match="max_gradients must be a positive number"):
+        sample(log_density, START, max_gradients="many")
+
+
+def test_a_precision_asks_for_something():
+    with pytest.raises(ValueError, match="a Precision asks for something"):
+        sahmc.Precision()
+    with pytest.raises(ValueError, match="ess must be a positive number"):
+        sahmc.Precision(ess=-1)
+
+
+def test_another_posterior_starts_from_a_result(short):
+    """Shifted by a little, and its density by a constant: ladder, metric and theta serve."""
+    moved = sahmc.sample(lambda x: log_density(x - 0.5) + 7, short, draws=400, **SHORT)
+    assert moved.settings["warm_start"] and not short.settings["warm_start"]
+    assert moved.record.warmup.gradients["climb"] == 0
+    mean, error = moved.expectation()
+    assert (np.abs(mean - 0.5) < 4 * error).all()
+    found = moved.log_evidence()
+    assert abs(found.mean - (7 + np.log(4 * np.pi))) < 4 * found.mcse
+    loaded = dataclasses.replace(short, live=None)
+    cold = sahmc.sample(log_density, loaded, draws=10, **SHORT)
+    assert not cold.settings["warm_start"]
+    with pytest.raises(ValueError, match="2 numbers there, 3 here"):
+        sahmc.sample(sahmc.Model(log_density=log_density, start=lambda key: jnp.zeros(3)), short, **SHORT)
