@@ -36,8 +36,8 @@ validation: $(VENV)/.demo   ## every target with a known answer, 20 seeds, three
 results: $(VENV)/.demo   ## every experiment of the paper at full size: hours; networks want a GPU
 	$(BIN)/sahmc paper all --out docs/results
 
-docs: $(VENV)/.docs   ## HTML pages in docs/_build/html, notebooks run
-	$(BIN)/sphinx-build -q -W -b html docs docs/_build/html
+docs: $(VENV)/.docs   ## HTML pages in docs/_build/html; notebooks run side by side
+	$(BIN)/sphinx-build -q -W -j 8 -b html docs docs/_build/html
 
 wheel: $(BIN)/python   ## the demo by an installed wheel, in an environment and a folder of its own
 	tmp=$$(mktemp -d) && trap 'rm -rf "$$tmp"' EXIT && \

@@ -5,11 +5,12 @@ import os
 
 import sahmc
 
-# For the notebooks, which are run one after the other: most of their time is compilation, and this takes a third off.
-# Newer versions do not know the second flag, and would stop at it.
+# For the notebooks: most of their time is compilation, and this takes a third off. Newer versions do not know the
+# second flag, and would stop at it.
 if importlib.metadata.version("jax").startswith("0.10."):
-    os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1 --xla_cpu_use_fusion_emitters=false")
+    os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("PYTHONWARNINGS", "ignore:IProgress not found")  # NumPyro's bars would like widgets
 
 project = "sahmc"
 author = "The sahmc developers"
@@ -23,7 +24,7 @@ autodoc_member_order = "bysource"
 napoleon_google_docstring = False
 nb_execution_raise_on_error = True
 nb_execution_timeout = 600
-nb_merge_streams = True
+nb_output_stderr = "remove-warn"  # a run with findings stops the build
 exclude_patterns = ["_build", "results", "*_table.md", "validation_bars.md"]
 suppress_warnings = ["myst.xref_missing"]
 
