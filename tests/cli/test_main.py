@@ -62,6 +62,8 @@ def test_from_an_empty_folder_to_a_report(tmp_path, capsys, monkeypatch):
     assert code == 0 and again.strip() in out
     code, resumed, _ = said(capsys, "resume", "kept")
     assert code == 0 and resumed.strip() == again.strip()
+    code, longer, _ = said(capsys, "resume", "kept", "--draws", str(int(QUICK[QUICK.index("--draws") + 1]) + 10))
+    assert code == 0 and longer.strip() != again.strip()
     assert "log of the integral of exp(log density)" in again
     check_json(said(capsys, "summary", "run.nc", "--json"))
     check_json(said(capsys, "resume", "kept", "--json", "--out", "other.nc"))
@@ -195,6 +197,8 @@ def test_a_run_that_is_not_to_be_trusted_exits_with_three_and_tells_programs_why
         (["sample", "good.py", "--init", "0,0", "--out", "run.csv"], "run.nc"),
         (["sample", "good.py", "--init", "0,0", "--out", "none/run.nc"], "folder must exist"),
         (["sample", "good.py", "--init", "0,0", "--out", "there.nc"], "written over another"),
+        (["sample", "good.py", "--init", "0,0", "--ess", "-1"], "ess must be a positive number"),
+        (["sample", "good.py", "--init", "0,0", "--max-time", "0"], "max_time must be a positive number"),
         (["resume", "none"], "holds none"),
         (["summary", "none.nc"], "does not exist"),
         (["summary", "good.py"], "cannot be read"),

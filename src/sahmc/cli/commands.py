@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from sahmc.paper import NAMES
 
 if TYPE_CHECKING:
+    from sahmc.results.precision import Precision
     from sahmc.results.result import Result
 
 GOOD, CRASHED, WRONG, DOUBTFUL, INTERRUPTED, UNREAD = 0, 1, 2, 3, 130, 141
@@ -53,6 +54,9 @@ def sample_model(args: argparse.Namespace) -> int:
             kernel=args.kernel,
             tilt=args.tilt,
             target_accept=args.target_accept,
+            until=_precision(args),
+            max_time=args.max_time,
+            max_gradients=args.max_gradients,
             checkpoint=args.checkpoint,
             devices=_devices(args),
             progressbar=not args.quiet,
@@ -68,8 +72,16 @@ def resume_run(args: argparse.Namespace) -> int:
 
     with _progress_lines(), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        result = resume(args.checkpoint, devices=_devices(args), progressbar=not args.quiet)
+        result = resume(args.checkpoint, draws=args.draws, devices=_devices(args), progressbar=not args.quiet)
     return _finish(result, args)
+
+
+def _precision(args: argparse.Namespace) -> Precision | None:
+    """Return the precision that was asked for; None if none was."""
+    from sahmc.results.precision import Precision
+
+    asked = {name: getattr(args, name) for name in ("mass", "ess", "log_evidence")}
+    return None if all(value is None for value in asked.values()) else Precision(**asked)
 
 
 @contextmanager

@@ -130,6 +130,7 @@ def _add_run_commands(commands: Commands) -> None:
         "there by pickle, which can run any code: resume only what you trust.",
     )
     resume.add_argument("checkpoint", type=Path, metavar="FOLDER", help="what --checkpoint of `sahmc sample` named")
+    resume.add_argument("--draws", type=int, metavar="N", help="go on to N draws of each chain in all")
     _add_output_options(resume)
 
 
@@ -157,6 +158,11 @@ def _add_sample_options(sample: argparse.ArgumentParser) -> None:
     sample.add_argument("--kernel", default=next(iter(KERNELS)), help=f"{', '.join(KERNELS)} (default: %(default)s)")
     sample.add_argument("--tilt", default=next(iter(TILTS)), help=f"{', '.join(TILTS)} (default: %(default)s)")
     sample.add_argument("--target-accept", type=float, default=0.8, metavar="P", help="(default: %(default)s)")
+    sample.add_argument("--mass", type=float, metavar="E", help="go on until no mass of a mode has a larger error")
+    sample.add_argument("--ess", type=float, metavar="N", help="go on until no effective sample size is smaller")
+    sample.add_argument("--log-evidence", type=float, metavar="E", help="go on until the log evidence has this error")
+    sample.add_argument("--max-time", type=float, metavar="S", help="stop after S seconds (default: no limit)")
+    sample.add_argument("--max-gradients", type=float, metavar="N", help="stop after N gradients (default: no limit)")
     sample.add_argument("--x64", action="store_true", help="compute in double precision")
     sample.add_argument(
         "--checkpoint", type=Path, metavar="FOLDER", help="keep the run there, to resume it after a crash"
