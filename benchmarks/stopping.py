@@ -26,7 +26,7 @@ SHORT = dict(chains=32, tune=400, progressbar=False)
 CASES = {
     "mixture-2, mass = 0.008": ("mixture-2", 50, sahmc.Precision(mass=0.008)),
     "logistic, ess = 4000": ("logistic", 50, sahmc.Precision(ess=4000)),
-    "eight-modes-11, log_evidence = 0.03": ("eight-modes-11", 50, sahmc.Precision(log_evidence=0.03)),
+    "eight-modes-11, log_evidence = 0.008": ("eight-modes-11", 50, sahmc.Precision(log_evidence=0.008)),
 }
 
 
@@ -39,7 +39,7 @@ def one(case, seed):
     made = result.log_weight.shape[1]
     if until.log_evidence is not None:
         found = result.log_evidence()
-        return [("log evidence", float((found.mean - target.log_normaliser) / found.mcse), made)]
+        return [("log evidence", float(found.mean / found.mcse), made)]  # its integral is 1
     found = result.expectation(target.answers)
     z = (found.mean - target.truth) / np.hypot(found.mcse, target.error)
     return [(str(i), float(z[i]), made) for i in range(len(z))]
