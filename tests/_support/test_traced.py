@@ -88,5 +88,5 @@ def test_a_callback_that_cannot_be_batched_is_told_what_to_do(origin):
 
     with pytest.raises(ValueError, match="vmap_method"):
         sahmc.sample(log_density, origin, kernel="random_walk")
-    with pytest.raises(ValueError, match="must return one real number; got 'a NoneType'"):
+    with pytest.raises(ValueError, match="must return one real number; got 'None'"):
         sahmc.sample(lambda x: None, origin)
