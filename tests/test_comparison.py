@@ -46,7 +46,7 @@ def exact_loo(width):
 
 @pytest.fixture(scope="module")
 def runs():
-    options = {"draws": 200, "tune": 200, "chains": 8, "random_seed": 0, "progressbar": False}
+    options = {"draws": 600, "tune": 200, "chains": 8, "random_seed": 0, "progressbar": False}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return {k: sahmc.sample(model, model_args=(np.asarray(width), Y), **options) for k, width in WIDTHS.items()}
@@ -180,7 +180,7 @@ def test_bad_arguments_are_told(results, options, words, runs):
 
 def test_groups_have_the_dims_of_the_model(tree):
     assert tree["log_likelihood"]["y"].dims == tree["posterior_predictive"]["y"].dims == ("chain", "draw", "row")
-    assert tree["log_likelihood"]["y"].shape == (8, 200, 12) and list(tree["log_likelihood"].data_vars) == ["y"]
+    assert tree["log_likelihood"]["y"].shape == (8, 600, 12) and list(tree["log_likelihood"].data_vars) == ["y"]
     assert tree["prior"]["mean"].shape == (1, 1000) and tree["prior_predictive"]["y"].shape == (1, 1000, 12)
     assert list(tree["prior"].data_vars) == ["mean"]
 
@@ -250,7 +250,7 @@ def test_generated_quantities_of_stan_make_the_groups(runs):
     leaves, structure = jax.tree.flatten(values)
     draws = dataclasses.replace(result.record.draws, leaves=tuple(leaves), structure=structure)
     live = dataclasses.replace(result.live, predictor=StanPredictor())
-    stan = sahmc.Result(dataclasses.replace(result.record, draws=draws), live)
+    stan = sahmc.Result(dataclasses.replace(result.record, draws=draws, modes=None), live)
     tree = stan.to_datatree(log_likelihood=True, posterior_predictive=True)
     assert list(tree["log_likelihood"].data_vars) == list(tree["posterior_predictive"].data_vars) == ["y"]
     again = tree["posterior"]["mean"].values[..., None]

@@ -165,9 +165,9 @@ def test_a_folder_that_cannot_be_written_to_is_told_of_before_anything_is_traced
         raise AssertionError("the model was called")
 
     monkeypatch.setattr("sahmc._support.validate.os.access", lambda path, mode: False)
-    with pytest.raises(ValueError, match=f"you may write to; got '{tmp_path}'"):
+    with pytest.raises(ValueError, match=f"can be written to; got '{tmp_path}, which cannot'"):
         sahmc.sample(never, jnp.zeros(2), checkpoint=tmp_path / "new" / "run")
-    with pytest.raises(ValueError, match=f"you may write to; got '{tmp_path}'"):
+    with pytest.raises(ValueError, match=f"can be written to; got '{tmp_path}, which cannot'"):
         as_new_file(tmp_path / "run.nc", overwrite=False)
     with pytest.raises(ValueError, match="holds none"):
         sahmc.resume(tmp_path / "nothing")

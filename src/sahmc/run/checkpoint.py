@@ -70,7 +70,6 @@ def _run_in(path: Path) -> dict[str, Any] | None:
             f"{path} with {strange[0] if strange else ''} in it",
             "choose another folder; nothing was changed",
         )
-        require_writable(path)
         return None
     except NotADirectoryError:
         text = ""
