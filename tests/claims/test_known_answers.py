@@ -39,6 +39,11 @@ def region_masses(target, edges, half=24.0, cells=4800):
         return np.log(mass * (2 * half / cells) ** 2)
 
 
+def typical_error(runs):
+    """Of the means over runs, a root mean square over regions: each by itself, of four runs, is often far too small."""
+    return math.sqrt(np.mean(np.var(runs, axis=0, ddof=1)) / len(runs))
+
+
 def test_step_theta_gives_the_region_masses(set1):
     """The tolerance is the spread between runs; regions whose edges lie a quarter of a nat off are caught."""
     runs = []
@@ -66,8 +71,8 @@ def test_step_theta_gives_the_region_masses(set1):
     published = [-0.2425, -1.6809, -3.6779, -5.6872, -7.7580, -9.8681, -11.9527, -14.0058, -16.0453, -17.9344]
     assert np.allclose(truth[2:], published, atol=2e-3)
 
-    error = np.std(runs, axis=0, ddof=1) / math.sqrt(len(runs))
-    assert error.max() < 0.1
+    error = typical_error(runs)
+    assert error < 0.1
     assert np.all(np.abs(np.mean(runs, axis=0) - truth[2:]) < 4 * error)
     assert not np.all(np.abs(np.mean(runs, axis=0) - region_masses(set1, edges + 0.25)[2:]) < 4 * error)
 
@@ -92,28 +97,33 @@ def test_nu_correction_with_empty_regions():
     """
     edges = np.array([-2.0, 0.0, 0.5, 1.0, 2.0])
     pi = np.array([0.3, 0.2, 0.1, 0.1, 0.1, 0.2])
-    result = sahmc.sample(
-        lambda x: -0.5 * jnp.sum(x**2),
-        jnp.ones(2),
-        chains=100,
-        tune=1000,
-        draws=6000,
-        random_seed=0,
-        kernel=sahmc.HMC(0.8, (1, 4), metric="unit"),
-        tilt="step",
-        partition=sahmc.EnergyPartition(edges),
-        desired=pi,
-        gain=200,
-        adapt="always",
-    )
     tail = np.exp(-np.maximum(np.concatenate([edges, [np.inf]]), 0))
-    truth = -np.diff(tail, prepend=1.0)
-    log_omega = result.log_omega()
-    assert np.isneginf(log_omega[:2]).all()
-    assert np.abs(log_omega[2:] - np.log(truth[2:])).max() < 0.03
-    assert np.abs(result.log_omega(log_total=math.log(2 * math.pi))[2:] - np.log(2 * math.pi * truth[2:])).max() < 0.03
-    without = result.theta[2:] + np.log(pi[2:])
-    assert np.abs(without - log_sum(without) - np.log(truth[2:])).max() > 0.1
+    truth = np.log(-np.diff(tail, prepend=1.0)[2:])
+    runs, twins = [], []
+    for seed in range(4):
+        result = sahmc.sample(
+            lambda x: -0.5 * jnp.sum(x**2),
+            jnp.ones(2),
+            chains=100,
+            tune=1000,
+            draws=6000,
+            random_seed=seed,
+            kernel=sahmc.HMC(0.8, (1, 4), metric="unit"),
+            tilt="step",
+            partition=sahmc.EnergyPartition(edges),
+            desired=pi,
+            gain=200,
+            adapt="always",
+        )
+        assert np.isneginf(result.log_omega()[:2]).all()
+        runs.append(result.log_omega()[2:])
+        assert np.allclose(result.log_omega(log_total=math.log(2 * math.pi))[2:], runs[-1] + math.log(2 * math.pi))
+        without = result.theta[2:] + np.log(pi[2:])
+        twins.append(without - log_sum(without))
+    error = typical_error(runs)
+    assert error < 0.03
+    assert np.all(np.abs(np.mean(runs, axis=0) - truth) < 4 * error)
+    assert not np.all(np.abs(np.mean(twins, axis=0) - truth) < 4 * error)
 
 
 def conjugate():
@@ -163,7 +173,8 @@ def two_modes(prior):
 )
 def test_log_evidence(case):
     model, start, truth = case()
-    result = sahmc.sample(model, start, draws=2000, random_seed=0)
+    until = sahmc.Precision(log_evidence=0.05)  # with one mode few draws are made at the prior
+    result = sahmc.sample(model, start, draws=2000, until=until, random_seed=0)
     value, error = result.log_evidence()
     assert error < 0.05
     assert abs(value - truth) < 3 * error
@@ -259,10 +270,10 @@ def papers_form(gain, **options):
 def test_the_papers_form_is_right_where_theta_learns_slowly():
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        result = papers_form(100, chains=40, tune=20_000, draws=3000)
+        result = papers_form(100, chains=40, tune=20_000, draws=5000)
         modes = result.modes()
     assert all(str(warning.message).startswith("sahmc found problems") for warning in caught)
-    assert len(modes) == 3 and all(abs(mode.mass - 1 / 3) < 4 * mode.mcse < 0.25 for mode in modes)
+    assert len(modes) == 3 and all(abs(mode.mass - 1 / 3) < 4 * mode.mcse < 0.25 for mode in modes), str(modes)
     assert result.record.learnt.swing < 0.5
     assert result.record.cold.all()  # whatever its region, a draw shows that a chain was there
 
