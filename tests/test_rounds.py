@@ -7,6 +7,7 @@ import time
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from plans import plan_for
 
 import sahmc
 from sahmc.results.precision import Shortfall
@@ -152,3 +153,22 @@ def test_another_posterior_starts_from_a_result(short):
     assert not cold.settings["warm_start"]
     with pytest.raises(ValueError, match="2 numbers there, 3 here"):
         sahmc.sample(sahmc.Model(log_density=log_density, start=lambda key: jnp.zeros(3)), short, **SHORT)
+
+
+def test_nothing_of_the_warm_up_depends_on_the_number_of_draws():
+    short, long = (plan_for(sahmc.Model(log_density=log_density), draws=draws) for draws in (10, 1000))
+    budgets = ("probes", "search_batches", "pilot_moves", "climb_moves", "reference_moves")
+    assert all(getattr(short, name) == getattr(long, name) for name in budgets)
+    assert float(short.gain_used.t0) == float(long.gain_used.t0)
+    assert {**short.stages, "draw": 0} == {**long.stages, "draw": 0} and short.stages["draw"] < long.stages["draw"]
+
+
+def test_an_error_of_the_prior_that_no_draws_make_smaller_counts(short):
+    """The log evidence is as precise as it is said to be, the mass of the prior included."""
+    error = float(short.log_evidence().mcse)
+    asked = sahmc.Precision(log_evidence=1.5 * error)
+    assert not asked.shortfalls(short.record)
+    (lacking,) = asked.shortfalls(dataclasses.replace(short.record, prior_mass=(0.0, 2 * error)))
+    assert np.isclose(lacking.value, np.hypot(error, 2 * error)) and lacking.factor == np.inf
+    (lacking,) = asked.shortfalls(dataclasses.replace(short.record, prior_mass=(0.0, 1.2 * error)))
+    assert np.isclose(lacking.factor, 1 / (1.5**2 - 1.2**2))

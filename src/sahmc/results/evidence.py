@@ -66,10 +66,8 @@ def log_evidence(record: RunRecord, method: str = "theta") -> Expectation:
     require_known(method, ESTIMATORS, "method")
     partition = record.partition
     undermined = any(finding.severity == "error" and finding.code in UNDERMINING for finding in record.findings)
-    if record.bridge is not None and not knows_evidence(record):
-        return UNKNOWN if undermined else Expectation(*map(np.array, record.bridge))
     require(
-        knows_evidence(record),
+        record.bridge is not None or knows_evidence(record),
         "log_evidence needs draws at beta = 0, the prior or a reference, under one frozen theta",
         {
             "last beta": float(partition.betas[-1]) if isinstance(partition, TemperatureLadder) else None,
@@ -77,8 +75,16 @@ def log_evidence(record: RunRecord, method: str = "theta") -> Expectation:
         },
         "leave tilt, partition, theta, adapt and reference at their defaults",
     )
-    if undermined:
-        return UNKNOWN
+    return UNKNOWN if undermined else estimated(record, method)
+
+
+def estimated(record: RunRecord, method: str) -> Expectation:
+    """Return the log evidence by an estimator, whatever the findings of the run; nan where its ladder cannot know it.
+
+    Where the ladder has no end at beta = 0 there may be a bridge to a reference beside it.
+    """
+    if not knows_evidence(record):
+        return UNKNOWN if record.bridge is None else Expectation(*map(np.array, record.bridge))
     found, mass = ESTIMATORS[method](record), record.prior_mass
     return found if mass is None else Expectation(found.mean - mass[0], np.hypot(found.mcse, mass[1]))
 

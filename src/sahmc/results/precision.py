@@ -11,7 +11,7 @@ import numpy as np
 
 from sahmc._support.validate import is_number, require
 from sahmc.models.positions import labels, named
-from sahmc.results.evidence import ESTIMATORS, knows_evidence
+from sahmc.results.evidence import ESTIMATORS, estimated
 from sahmc.results.records import RunRecord
 from sahmc.results.relabelling import relabelled
 from sahmc.tilt.importance import by_columns, weighted_ess, weighted_mean
@@ -106,11 +106,9 @@ class Precision:
     def _of_evidence(self, record: RunRecord) -> Iterator[Shortfall]:
         """Yield the log evidence, if its error is too large."""
         assert self.log_evidence is not None
-        error = math.nan
-        if knows_evidence(record):
-            error = float(next(iter(ESTIMATORS.values()))(record).mcse)
-        elif record.bridge is not None:
-            error = record.bridge[1]
+        error = float(estimated(record, next(iter(ESTIMATORS))).mcse)
         if not error <= self.log_evidence:
-            factor = (error / self.log_evidence) ** 2
+            fixed = 0.0 if record.prior_mass is None else record.prior_mass[1]  # no draws make that smaller
+            able = fixed < self.log_evidence
+            factor = (error**2 - fixed**2) / (self.log_evidence**2 - fixed**2) if able else math.inf
             yield Shortfall("the standard error of the log evidence", error, self.log_evidence, factor)

@@ -97,7 +97,8 @@ def sample_many(
         for data, seed, place in zip(datasets, seeds, places, strict=True)
     ]
     if folder is not None:
-        require_writable(folder)
+        if not folder.exists():
+            require_writable(folder)
         folder.mkdir(parents=True, exist_ok=True)
     if executor is None and cores is None:
         results = [_told(i, call) for i, call in enumerate(_shown(calls, progressbar))]

@@ -165,7 +165,9 @@ class Run:
         self.journal.ask(before.number, draws)
         left = {"draw": (draws - rows) * self.ready.plan.moves_per_draw}
         with progress(left, self.bars, self.callback) as report:
-            warm = before.warm._replace(runner=dataclasses.replace(before.warm.runner, report=report))
+            warm = before.warm._replace(
+                runner=dataclasses.replace(before.warm.runner, report=report, journal=self.journal)
+            )
             drawn = self._draw(warm, draws, limits, before.drawn)
         seconds = before.record.settings["sampling_time"] + time.perf_counter() - began
         return self._outcome(drawn, warm, before.spent, seconds, before.looked, before.number)

@@ -29,9 +29,8 @@ def draw_in_rounds(
     What returns is the last outcome, and a finding if it is not what was asked for. Where draws show a mode that the
     warm-up did not know, all is done once more.
     """
-    wanted, lacking = run.ready.plan.draws, []
     outcome = run.once(rng_key, limits)
-    wanted = max(wanted, run.journal.asked[0])
+    wanted = max(run.ready.plan.draws, run.journal.asked[0])
     while True:
         if outcome.number == 0 and len(outcome.missed) and outcome.may_go_on:
             outcome = run.again(jax.random.fold_in(rng_key, 1), limits, outcome)
@@ -44,7 +43,7 @@ def draw_in_rounds(
     rows = outcome.drawn.so_far.rows
     if outcome.may_go_on:
         run.journal.ask(outcome.number, rows)  # it is complete as it is
-    return outcome, [*_lacking(lacking, rows, limits), *_cut_short(outcome, wanted, limits)]
+    return outcome, [*_lacking(lacking, limits), *_cut_short(outcome, wanted, limits)]
 
 
 def _next(outcome: Outcome, lacking: list[Shortfall], limits: Limits, most: int) -> int | None:
@@ -63,7 +62,7 @@ def _next(outcome: Outcome, lacking: list[Shortfall], limits: Limits, most: int)
     return total if total > rows else None
 
 
-def _lacking(lacking: list[Shortfall], rows: int, limits: Limits) -> Iterator[Finding]:
+def _lacking(lacking: list[Shortfall], limits: Limits) -> Iterator[Finding]:
     """Yield a finding if a run has ended before it was as precise as was asked for."""
     if lacking:
         worst = max(lacking, key=lambda shortfall: shortfall.factor)

@@ -78,16 +78,12 @@ def warm_start(context: WarmupContext, state: RunState, earlier: WarmedUp, save:
     )
     easy = int(adapted.modes.num) == 1 and not record.still_new and float(old.desired[0]) > POSTERIOR_SHARE
     state, setup = favour_posterior(state, adapted.setup, plan, easy)
-    return WarmedUp(
+    return WarmedUp.after(
+        adapted,
         runner=runner,
         setup=setup,
         state=state,
-        visits=adapted.visits,
         record=record,
-        finder=adapted.finder,
-        modes=adapted.modes,
-        trace=adapted.trace,
-        draws=adapted.draws,
         beside=_looked_at(context, earlier.beside),
         prior_mass=None,
     )

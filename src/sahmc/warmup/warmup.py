@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -59,6 +59,18 @@ class WarmedUp(NamedTuple):
     symmetries: Symmetries | None = None
     """The symmetries that are used: those that were given, or those by which modes have copies."""
 
+    @classmethod
+    def after(cls, adapted: Adapted, **rest: Any) -> WarmedUp:
+        """Return what an adaptation has led to, and the ``rest``."""
+        return cls(
+            visits=adapted.visits,
+            finder=adapted.finder,
+            modes=adapted.modes,
+            trace=adapted.trace,
+            draws=adapted.draws,
+            **rest,
+        )
+
 
 def warm_up(context: WarmupContext, state: RunState, save: bool = False, shown: np.ndarray | None = None) -> WarmedUp:
     """Run all stages, each of which hands a new kernel, ladder or theta to the next.
@@ -98,16 +110,12 @@ def warm_up(context: WarmupContext, state: RunState, save: bool = False, shown: 
     easy = plan.looks_for_modes and int(adapted.modes.num) == 1 and not record.still_new
     easy = easy and mixing(piloted.draws) > LEAST_MIXING
     state, setup = favour_posterior(state, adapted.setup, plan, easy)
-    return WarmedUp(
+    return WarmedUp.after(
+        adapted,
         runner=runner,
         setup=setup,
         state=state,
-        visits=adapted.visits,
         record=record,
-        finder=adapted.finder,
-        modes=adapted.modes,
-        trace=adapted.trace,
-        draws=adapted.draws,
         beside=top.beside,
         prior_mass=top.prior_mass,
         symmetries=_used(plan.symmetries, explored.quotient),
