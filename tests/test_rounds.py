@@ -11,6 +11,7 @@ from plans import plan_for
 
 import sahmc
 from sahmc.results.precision import Shortfall
+from sahmc.run import limits as limits_module
 from sahmc.run.limits import FEWEST_DRAWS, Limits
 from sahmc.sampling import rounds
 
@@ -120,6 +121,23 @@ def test_the_deadline_leaves_time_to_look_at_the_draws():
     limits.reserve = 7.0
     assert limits.deadline == 93.0 and limits.is_late
     assert Limits().deadline == np.inf and not Limits().is_late
+
+
+@pytest.mark.parametrize(("pace", "looking"), [(0.01, 2.0), (0.001, 8.0), (1e-5, 50.0)])
+def test_draws_and_a_look_at_all_of_them_fit_into_the_time(monkeypatch, pace, looking):
+    monkeypatch.setattr(limits_module.time, "monotonic", lambda: 20.0)
+    limits = Limits(max_time=100.0, began=0.0)
+    limits.keep_time(1000, pace, looking)
+    more = (limits.deadline - 20.0) / pace
+    look = looking * (1000 + more) / 1000
+    assert more > 0 and limits.deadline + look < 100 < limits.deadline + 2 * look
+
+
+def test_there_may_be_no_time_for_more(monkeypatch):
+    monkeypatch.setattr(limits_module.time, "monotonic", lambda: 90.0)
+    limits = Limits(max_time=100.0, began=0.0)
+    limits.keep_time(1000, 0.01, 9.0)
+    assert limits.is_late
 
 
 def test_what_cannot_be_asked_is_refused():

@@ -11,6 +11,8 @@ from sahmc._support.validate import is_number, require
 
 RESERVE = 0.05
 """The share of the time that is kept for looking at the draws, before it is known how long that takes."""
+LOOKS = 1.5
+"""The time that is kept for the last look at the draws, in units of what it should take: it ends with all findings."""
 FEWEST_DRAWS = 10
 """The draws of each chain that are made in any case."""
 
@@ -43,6 +45,17 @@ class Limits:
     def is_late(self) -> bool:
         """Whether it is time to stop."""
         return time.monotonic() > self.deadline
+
+    def keep_time(self, rows: int, pace: float, looking: float) -> None:
+        """Keep time for a look at all the draws there will be when it is time to stop.
+
+        There are ``rows`` draws of each chain, each of which took ``pace`` seconds, and to look at all took
+        ``looking``.
+        """
+        look = LOOKS * looking / rows
+        left = self.began + self.max_time - time.monotonic()
+        more = max(0.0, (left - look * rows) / (pace + look))
+        self.reserve = look * (rows + more)
 
     def affordable(self, draws: int, warmup: int, each: float, spent: int) -> int:
         """Return how many draws may be made of those that are asked for.

@@ -68,6 +68,8 @@ class Outcome(NamedTuple):
     """The gradients spent on looking for modes in the draws."""
     number: int
     """The number of the pass, 0 or 1."""
+    pace: float
+    """The seconds that each draw of the last round took."""
     looking: float
     """The seconds that it took to look at the draws."""
 
@@ -144,12 +146,12 @@ class Run:
             spent += 0 if before is None else before.record.num_gradients
             if len(self.journal.asked) <= number:
                 self.journal.ask(number, limits.affordable(draws, *_costs(ready.plan, warm), spent))
-            drawn = self._draw(warm, self.journal.asked[number], limits)
+            drawn, pace = self._draw(warm, self.journal.asked[number], limits)
         seconds = self.journal.seconds + time.perf_counter() - began
         if before is not None:
             seconds += before.record.settings["sampling_time"] - self.journal.seconds
             warm = warm._replace(record=dataclasses.replace(warm.record, late=len(before.missed)))
-        return self._outcome(drawn, warm, spent, seconds, number=number)
+        return self._outcome(drawn, pace, warm, spent, seconds, number=number)
 
     def again(self, rng_key: Key[Array, ""], limits: Limits, before: Outcome) -> Outcome:
         """Make another pass that knows the modes that ``before`` has shown; Ctrl-C during it returns ``before``."""
@@ -168,13 +170,19 @@ class Run:
             warm = before.warm._replace(
                 runner=dataclasses.replace(before.warm.runner, report=report, journal=self.journal)
             )
-            drawn = self._draw(warm, draws, limits, before.drawn)
+            drawn, pace = self._draw(warm, draws, limits, before.drawn)
         seconds = before.record.settings["sampling_time"] + time.perf_counter() - began
-        return self._outcome(drawn, warm, before.spent, seconds, before.looked, before.number)
+        return self._outcome(drawn, pace, warm, before.spent, seconds, before.looked, before.number)
 
-    def _draw(self, warm: WarmedUp, draws: int, limits: Limits, before: StageResult | None = None) -> StageResult:
-        """Make draws until each chain has ``draws`` of them, or until it is late; ``before`` are those there are."""
+    def _draw(
+        self, warm: WarmedUp, draws: int, limits: Limits, before: StageResult | None = None
+    ) -> tuple[StageResult, float]:
+        """Make draws until each chain has ``draws`` of them, or until it is late, and return them and their pace.
+
+        ``before`` are those that there are. The pace is the seconds that each new one took.
+        """
         self.presses.hold()
+        began = time.perf_counter()
         drawn = warm.runner.run(
             "draw",
             warm.state,
@@ -188,15 +196,23 @@ class Run:
             deadline=limits.deadline,
         )
         self.presses.pressed = False
-        return drawn
+        new = drawn.so_far.rows - (0 if before is None else before.so_far.rows)
+        return drawn, (time.perf_counter() - began) / max(1, new)
 
     def _outcome(
-        self, drawn: StageResult, warm: WarmedUp, spent: int, seconds: float, looked: int = 0, number: int = 0
+        self,
+        drawn: StageResult,
+        pace: float,
+        warm: WarmedUp,
+        spent: int,
+        seconds: float,
+        looked: int = 0,
+        number: int = 0,
     ) -> Outcome:
         """Return what pass ``number`` has led to.
 
-        ``spent`` are the gradients spent on the starts and on an earlier pass, ``looked`` those on looking for modes in
-        draws.
+        ``pace`` is that of the last round. ``spent`` are the gradients spent on the starts and on an earlier pass,
+        ``looked`` those on looking for modes in draws.
         """
         assert drawn.draws is not None
         began = time.perf_counter()
@@ -232,7 +248,7 @@ class Run:
             record = dataclasses.replace(record, modes=modes, num_gradients=record.num_gradients + now)
             looked += now
         looking = time.perf_counter() - began
-        return Outcome(record, live, self.presses, drawn, warm, spent, looked, number, looking)
+        return Outcome(record, live, self.presses, drawn, warm, spent, looked, number, pace, looking)
 
     def _settings(self, warm: WarmedUp, drawn: StageResult, seconds: float) -> dict[str, Any]:
         """Return the arguments of the run, what became of them, and versions, as JSON can hold them."""

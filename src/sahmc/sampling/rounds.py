@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator
 
 import jax
@@ -34,13 +35,13 @@ def draw_in_rounds(
     while True:
         if outcome.number == 0 and len(outcome.missed) and outcome.may_go_on:
             outcome = run.again(jax.random.fold_in(rng_key, 1), limits, outcome)
+        began, rows = time.perf_counter(), outcome.drawn.so_far.rows
         lacking = [] if until is None or not outcome.may_go_on else until.shortfalls(outcome.record)
+        limits.keep_time(rows, outcome.pace, outcome.looking + time.perf_counter() - began)
         total = _next(outcome, lacking, limits, MOST_DRAWS * run.ready.plan.draws)
         if total is None:
             break
-        limits.reserve = 2 * MOST_GROWTH * outcome.looking
         outcome = run.go_on(outcome, total, limits)
-    rows = outcome.drawn.so_far.rows
     if outcome.may_go_on:
         run.journal.ask(outcome.number, rows)  # it is complete as it is
     return outcome, [*_lacking(lacking, limits), *_cut_short(outcome, wanted, limits)]
