@@ -101,6 +101,27 @@ def test_tuples_and_dicts_are_arguments():
     assert abs(means[0].mean - means[1].mean) < 4 * np.hypot(means[0].mcse, means[1].mcse)
 
 
+def test_each_data_set_may_have_arguments_of_its_own(results):
+    own = [{"initvals": START, "random_seed": result.settings["random_seed"]} for result in results]
+    assert all(map(same, results, sahmc.sample_many(log_density, DATA, each=own, **SHORT)))
+    other = [{"initvals": {"mean": jnp.float32(i)}, "draws": 20 + i} for i in range(2)]
+    moved = sahmc.sample_many(log_density, DATA[:2], each=other, random_seed=0, **SHORT)
+    assert [result.log_weight.shape[1] for result in moved] == [20, 21] and not same(moved[1], results[1])
+
+
+def test_the_log_likelihood_of_a_model_takes_the_data():
+    def log_likelihood(x, data):
+        return -0.5 * jnp.sum((data - x["mean"]) ** 2)
+
+    def log_prior(x):
+        return -0.5 * x["mean"] ** 2
+
+    model = sahmc.Model(log_likelihood=log_likelihood, log_prior=log_prior)
+    (result,) = sahmc.sample_many(model, DATA[2:], START, random_seed=0, **SHORT)
+    mean, error = result.expectation(lambda x: x["mean"])
+    assert result.settings["prior"] and abs(mean - DATA[2].sum() / 6) < 4 * error
+
+
 def test_an_error_tells_by_which_data_set_it_came():
     with pytest.raises(ValueError) as caught:
         sahmc.sample_many(log_density, [DATA[0], jnp.full(5, jnp.nan)], START, random_seed=0, **SHORT)
@@ -116,6 +137,9 @@ def test_an_error_tells_by_which_data_set_it_came():
         (dict(cores=2, executor=ThreadPoolExecutor(1)), "leave one out"),
         (dict(cores=0), "cores"),
         (dict(model_args=(1,)), "made for each data set"),
+        (dict(each=[{"checkpoint": "here"}] * 3), "made for each data set"),
+        (dict(each=[{}] * 2), "must have 3 dicts, one for each data set"),
+        (dict(each={"initvals": 1}), "must be a list of dicts"),
         (dict(random_seed="now"), "an int, a NumPy Generator"),
     ],
 )

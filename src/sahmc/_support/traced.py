@@ -34,6 +34,11 @@ class TracedFunction:
         """Return all arrays that the function uses besides its argument, those inside a nested ``jit`` included."""
         return [*self.consts, *_nested_constants(self.steps.jaxpr)]
 
+    @property
+    def calls_out(self) -> bool:
+        """Whether it calls functions outside JAX, to which numbers of another size are strange."""
+        return any("callback" in name or "ffi" in name for name in _primitives(self.steps.jaxpr))
+
     def __call__(self, position: jax.Array) -> Any:
         """Return what the function returns."""
         leaves = core.jaxpr_as_fun(core.ClosedJaxpr(self.steps.jaxpr, self.consts))(position)
@@ -69,6 +74,18 @@ class _Steps:
 def _interned(steps: _Steps) -> _Steps:
     """Return the first of equal steps that was seen, so that comparing them is quick."""
     return steps
+
+
+def _primitives(value: Any) -> set[str]:
+    """Return the names of all operations of a program, or of those inside a parameter of an equation."""
+    if isinstance(value, core.ClosedJaxpr):
+        return _primitives(value.jaxpr)
+    if isinstance(value, core.Jaxpr):
+        inside = (_primitives(param) for eqn in value.eqns for param in eqn.params.values())
+        return {eqn.primitive.name for eqn in value.eqns}.union(*inside)
+    if isinstance(value, (tuple, list)):
+        return set().union(*map(_primitives, value))
+    return set()
 
 
 def _nested_constants(value: Any) -> list[Any]:

@@ -43,7 +43,8 @@ class Model:
     and ``Result.log_evidence`` is known.
 
     ``log_density``, ``log_likelihood``, ``log_prior``
-        Functions of one position, written with ``jax.numpy``. ``log_prior`` need not be normalised.
+        Functions of one position, written with ``jax.numpy``. ``log_prior`` need not be normalised. For
+        ``sample_many``, the first two take the data as well.
     ``start``
         A function that draws a position where a chain may begin, from a JAX key: a draw of the prior, say. A model that
         has it needs no ``initvals``.
@@ -62,10 +63,10 @@ class Model:
     ``from_numpyro``, ``from_pymc`` and ``from_stan`` make a ``Model`` of a model written with those libraries.
     """
 
-    log_likelihood: PositionFn | None = None
+    log_likelihood: Callable[..., Any] | None = None
     log_prior: PositionFn | None = None
     start: Callable[[jax.Array], Position] | None = None
-    log_density: PositionFn | None = None
+    log_density: Callable[..., Any] | None = None
     constrain: PositionFn | None = None
     unconstrain: Callable[[Mapping[str, Any]], Position] | None = None
     labels: Labels = field(default_factory=Labels)

@@ -1,12 +1,12 @@
-"""Many data sets: one chain of the paper's algorithm on each, side by side; our default on each, one after the other.
+"""Many data sets: one chain of the paper's algorithm on each, side by side; our default on each, by ``sample_many``.
 
-Ours goes one after the other because each run finds its own number of levels.
+Ours does not go side by side in one program because each run finds its own number of levels.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import time
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -20,9 +20,11 @@ from sahmc._support.validate import require
 from sahmc.algorithm import SAHMCState, init, sahmc_step
 from sahmc.kernels.hmc import HMC
 from sahmc.kernels.nuts import NUTS
+from sahmc.models.model import Model
 from sahmc.paper import methods
 from sahmc.results.result import Result
 from sahmc.run.step_size import StepSizeState, init_step_size, update_step_size
+from sahmc.sampling.many import sample_many
 from sahmc.tilt.gain import Gain
 from sahmc.tilt.importance import weighted_ess
 from sahmc.tilt.target import ChainState, TiltedTarget
@@ -219,7 +221,7 @@ def measure(drawn: Drawn, data: Any, quantity: Callable[[Any, Any], Any]) -> dic
 
 
 def default_on_each(
-    model_of: Callable[[Any], Any],
+    model: Callable[[Any, Any], Any] | Model,
     data: Any,
     starts: np.ndarray,
     quantity: Callable[[Any, Any], Any],
@@ -227,24 +229,30 @@ def default_on_each(
     chosen: Sequence[int],
     **options: Any,
 ) -> dict[str, Any]:
-    """Run our default on the data sets ``chosen``, one after the other, and return what ``measure`` does.
+    """Run our default on the data sets ``chosen``, by ``sample_many``, and return what ``measure`` does.
 
-    ``model_of(data)`` is what ``sample`` is given, ``gradients`` the budget of each run, ``options`` go to ``sample``.
-    "ess" is of weighted means; "lowest" is of the draws and of all that the run saw; "seconds" is the mean time of a
-    run.
+    ``model`` is what that function is given, ``gradients`` the budget of each run, ``options`` go to ``sample``. "ess"
+    is of weighted means; "lowest" is of the draws and of all that the run saw; "seconds" is the mean time of a run.
     """
-    means, sizes, lowest, traces, seconds = [], [], [], [], []
-    for k in chosen:
-        began = time.perf_counter()
-        mine = _one(data, k)
-        result = methods.default(model_of(mine), starts[k], gradients, random_seed=k, progressbar=False, **options)
-        means.append(np.asarray(result.expectation(with_data(quantity)(mine)).mean))
-        sizes.append(three(result.ess()))
-        lowest.append(_lowest(result))
-        traces.append(np.asarray(-result.log_density[0]))
-        seconds.append(time.perf_counter() - began)
-    arrays = {"mean": np.array(means), "ess": np.array(sizes), "lowest": np.array(lowest)}
-    return {**arrays, "trace": traces[0], "seconds": float(np.mean(seconds))}
+    sets = [_one(data, k) for k in chosen]
+    each = [{"initvals": jnp.asarray(starts[k]), "random_seed": int(k)} for k in chosen]
+    arguments = {**methods.budget(gradients), "progressbar": False, **options}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        results = sample_many(model, [(one,) for one in sets], each=each, **arguments)
+    means = [
+        np.asarray(result.expectation(partial(_swapped, quantity, one)).mean)
+        for one, result in zip(sets, results, strict=True)
+    ]
+    arrays = {"mean": np.array(means), "ess": np.array([three(result.ess()) for result in results])}
+    seconds = float(np.mean([result.settings["sampling_time"] for result in results]))
+    lowest = np.array([_lowest(result) for result in results])
+    return {**arrays, "lowest": lowest, "trace": np.asarray(-results[0].log_density[0]), "seconds": seconds}
+
+
+def _swapped(quantity: Callable[[Any, Any], Any], data: Any, position: Any) -> Any:
+    """Return ``quantity(position, data)``."""
+    return quantity(position, data)
 
 
 def _lowest(result: Result) -> tuple[float, float]:
@@ -252,11 +260,6 @@ def _lowest(result: Result) -> tuple[float, float]:
     drawn = float(-result.log_density.max())
     seen = result.mode_assignment
     return drawn, drawn if seen is None else min(drawn, float(np.min(seen.energy)))
-
-
-def with_data(function: Callable[[Any, Any], Any]) -> Callable[[Any], Callable[[Any], Any]]:
-    """Return ``function(position, data)`` as a function of data that gives one of the position."""
-    return lambda data: lambda position: function(position, data)
 
 
 def join(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -96,21 +96,18 @@ def nuts(target: Density, start: ArrayLike, iterations: int, burn: int, **option
 
 
 def default(target: Density, start: ArrayLike, gradients: int | float, **options: Any) -> Result:
-    """Run ``sahmc.sample`` with nothing set but the budget of ``gradients``, and perhaps ``options``.
+    """Run ``sahmc.sample`` with nothing set but the budget of ``gradients``, and perhaps ``options``."""
+    return run_quietly(target, start, **budget(gradients), **options)
 
-    The warm-up gets a tenth of the iterations or 1000, whichever is more, but no more than half of them. A run that
-    spent more than the budget, in its warm-up or on long trajectories, is thrown away and made again, shorter; down to
-    100 iterations and 50 draws, which may be more than a small version has to spend.
+
+def budget(gradients: int | float) -> dict[str, Any]:
+    """Return the arguments of ``sahmc.sample`` for a run that may spend so many gradients.
+
+    The warm-up gets a tenth of the iterations or 1000, whichever is more, but no more than half of them.
     """
     iterations = int(gradients / GRADIENTS)
     tune = min(max(1000, iterations // 10), max(100, iterations // 2))
-    draws = max(50, iterations - tune)
-    while True:
-        result = run_quietly(target, start, chains=32, tune=tune, draws=draws, **options)
-        if result.num_gradients <= gradients or (tune, draws) == (100, 50):
-            return result
-        share = 0.98 * gradients / result.num_gradients
-        tune, draws = max(100, int(share * tune)), max(50, int(share * draws))
+    return dict(chains=32, tune=tune, draws=max(50, iterations - tune), max_gradients=gradients)
 
 
 def _printed(step_size: float, steps: int) -> HMC:

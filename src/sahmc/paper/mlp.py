@@ -15,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from sahmc.paper.batch import with_data
 from sahmc.paper.experiment import Book, Experiment
 from sahmc.paper.networks import (
     ITERATIONS,
@@ -135,7 +134,7 @@ def _printed(book: Book, method: str, scale: int, seeds: int, **setup: Any) -> d
 
 
 def _default(first: int, scale: int, seeds: int) -> dict[str, Any]:
-    return default_block(with_data(log_density), make_data(seeds), random_starts(seeds), distance, first, scale)
+    return default_block(log_density, make_data(seeds), random_starts(seeds), distance, first, scale)
 
 
 def _sweep(book: Book) -> None:

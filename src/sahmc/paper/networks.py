@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sahmc.models.model import Model
 from sahmc.paper.batch import default_on_each, join, measure, nuts_iterations, run_batch, run_nuts
 from sahmc.paper.experiment import Book, ratio
 from sahmc.tilt.partition import EnergyPartition
@@ -43,7 +44,7 @@ def networks(
 
 
 def default_block(
-    model_of: Callable[[Any], Any],
+    model: Callable[[Any, Any], Any] | Model,
     data: Any,
     starts: np.ndarray,
     quantity: Callable[[Any, Any], Any],
@@ -53,10 +54,10 @@ def default_block(
 ) -> dict[str, Any]:
     """Run our default on the block of data sets from ``first`` on, with ``times`` the gradients of a printed run each.
 
-    ``model_of(data)`` is what ``sample`` is given for one data set, ``quantity(position, data)`` what is averaged.
+    ``model`` is what ``sample_many`` is given, ``quantity(position, data)`` what is averaged.
     """
     chosen = range(first, min(first + DATA_SETS_AT_ONCE, len(starts)))
-    return default_on_each(model_of, data, starts, quantity, times * LENGTH * ITERATIONS // scale, chosen)
+    return default_on_each(model, data, starts, quantity, times * LENGTH * ITERATIONS // scale, chosen)
 
 
 def printed_batch(

@@ -8,7 +8,6 @@ probability is on the wrong side of one half.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -18,7 +17,6 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from sahmc.models.model import Model
-from sahmc.paper.batch import with_data
 from sahmc.paper.experiment import Book, Experiment
 from sahmc.paper.networks import default_block, networks, printed_batch, score_columns, score_row, trace_figure
 from sahmc.paper.pima_data import PimaData, load_pima
@@ -59,9 +57,9 @@ def log_density(weights: Float[Array, " dim"], data: Data) -> Float[Array, ""]:
     return log_likelihood(weights, data) + log_prior(weights)
 
 
-def model(data: Data, spread: float = PRIOR) -> Model:
-    """Return the same posterior as a model, with prior and likelihood apart."""
-    return Model(log_likelihood=with_data(log_likelihood)(data), log_prior=partial(log_prior, spread=spread))
+def model(spread: float = PRIOR) -> Model:
+    """Return the same posterior as a model, with prior and likelihood apart; its log likelihood takes the data."""
+    return Model(log_likelihood=log_likelihood, log_prior=partial(log_prior, spread=spread))
 
 
 def probability(weights: Float[Array, " dim"], data: Data) -> Float[Array, " test"]:
@@ -110,13 +108,13 @@ def run(book: Book) -> None:
     def printed(method: str, scale: int, seeds: int) -> dict[str, Any]:
         return printed_batch(book, log_density, data, starts, probability, edges, method, scale)
 
-    def ours(model_of: Callable[[Any], Any], first: int, scale: int, seeds: int, times: int = 1) -> dict[str, Any]:
-        return default_block(model_of, data, starts, probability, first, scale, times)
+    def ours(posterior: Any, first: int, scale: int, seeds: int, times: int = 1) -> dict[str, Any]:
+        return default_block(posterior, data, starts, probability, first, scale, times)
 
-    variants = {"our default": partial(ours, with_data(log_density)), APART: partial(ours, model)}
+    variants = {"our default": partial(ours, log_density), APART: partial(ours, model())}
     if not book.quick:
-        variants[LONGER] = partial(ours, model, times=TIMES)
-        variants[NARROWER] = partial(ours, partial(model, spread=NARROW))
+        variants[LONGER] = partial(ours, model(), times=TIMES)
+        variants[NARROWER] = partial(ours, model(NARROW))
     cells = networks(book, printed, variants)
     arrays = [np.asarray(part, float) for part in data]
     yardstick = np.stack([logistic_regression(*(part[k] for part in arrays)) for k in range(book.seeds)])

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from sahmc.paper import methods, mlp, pima
-from sahmc.paper.batch import default_on_each, with_data
+from sahmc.paper.batch import default_on_each
 from sahmc.paper.experiment import Book, Experiment
 from sahmc.paper.networks import ITERATIONS, LENGTH
 from sahmc.paper.pima_data import NoDataError, load_pima
@@ -87,18 +87,18 @@ def _networks(book: Book, scale: int) -> None:
     """Measure loss or test error and the lowest energy, on the first data sets of each network."""
     sets, splits = (1, 1) if book.quick else (SETS, SPLITS)
     problems: dict[str, Any] = {
-        "mlp": (with_data(mlp.log_density), mlp.make_data(200), mlp.random_starts(200), mlp.distance, sets, None)
+        "mlp": (mlp.log_density, mlp.make_data(200), mlp.random_starts(200), mlp.distance, sets, None)
     }
     try:
         data, truth = pima.splits(load_pima(book.data), 100)
-        problems["pima"] = (with_data(pima.log_density), data, pima.random_starts(100), pima.probability, splits, truth)
+        problems["pima"] = (pima.log_density, data, pima.random_starts(100), pima.probability, splits, truth)
     except NoDataError as reason:
         book.say(f"  pima left out: {reason}")
     rows: list[list[Any]] = []
-    for name, (model_of, data, starts, quantity, count, truth) in problems.items():
+    for name, (model, data, starts, quantity, count, truth) in problems.items():
         for tilt, options in TILTS.items():
             label = f"{name}-{tilt.split(' (')[0].replace(', ', '-')}"
-            compute = partial(_on_each, (model_of, data, starts, quantity), options)
+            compute = partial(_on_each, (model, data, starts, quantity), options)
             cell = book.cell(label, compute, gradients=LENGTH * ITERATIONS // scale, sets=count, tilt=tilt)
             score = cell["mean"] if truth is None else ((cell["mean"] > 0.5) != truth[:count]).mean(axis=1)
             error = float(score.std(ddof=1) / np.sqrt(count)) if count > 1 else float("nan")
@@ -123,8 +123,8 @@ def _networks(book: Book, scale: int) -> None:
 
 
 def _on_each(problem: tuple[Any, ...], options: dict[str, Any], gradients: int, sets: int, tilt: str) -> dict[str, Any]:
-    model_of, data, starts, quantity = problem
-    return default_on_each(model_of, data, starts, quantity, gradients, range(sets), **options)
+    model, data, starts, quantity = problem
+    return default_on_each(model, data, starts, quantity, gradients, range(sets), **options)
 
 
 EXPERIMENT = Experiment("tilts", "The three tilts at equal gradients", 5, run)

@@ -16,6 +16,7 @@ from sahmc.kernels.around import plain
 from sahmc.kernels.base import Kernel
 from sahmc.landscape.mode_finder import ModeFinder, lowest_draws, posterior_draws, spread_within
 from sahmc.landscape.modes import Modes
+from sahmc.landscape.rounding import off_by
 from sahmc.models.positions import Unpacker, split
 from sahmc.models.predictor import Predictor
 from sahmc.results.records import DrawRecord, ModeAssignment, Rejuvenated
@@ -25,6 +26,8 @@ from sahmc.tilt.tilts import NoTilt
 
 DRAWS_AT_ONCE = 4096
 """The number of draws that are moved at once."""
+CHECKED_DRAWS = 128
+"""The number of draws whose energies are computed with twice the digits."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,19 @@ class Live:
         found, spent = finder.with_draws(late).assign(positions, lowest, self.modes, draws.log_weight)
         minimum = np.asarray(found.minimum, positions.dtype)
         return found._replace(lowest=tuple(jax.tree.leaves(self.unpack.all(minimum)))), spent
+
+    def rounding(self, minima: np.ndarray) -> tuple[float, Any]:
+        """Return the nats by which the log density is off, for rounding, where that is worst, and the variables there.
+
+        It is looked at some draws, and at the ``minima`` (mode, dim) of modes.
+        """
+        assert self.positions is not None
+        chains, draws = self.positions.shape[:2]
+        some = np.unravel_index(np.linspace(0, chains * draws - 1, CHECKED_DRAWS).astype(int), (chains, draws))
+        points = np.concatenate([np.asarray(self.positions[some]), minima.astype(self.positions.dtype)])
+        off = off_by(self.finder.energy_fn, points)
+        worst = int(np.argmax(off))
+        return float(off[worst]), jax.tree.map(lambda x: x[0], self.unpack.all(points[worst : worst + 1]))
 
     def rejuvenate(self, index: tuple[np.ndarray, ...], moves: int, seed: int) -> Rejuvenated:
         """Return some draws after ``moves`` plain moves of the kernel each, without the tilt.

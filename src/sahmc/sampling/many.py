@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -17,12 +18,13 @@ import numpy as np
 from sahmc._support.processes import Processes
 from sahmc._support.validate import as_path, require, require_count, require_flag, require_writable
 from sahmc.models.convert import is_of_numpyro
+from sahmc.models.model import Model
 from sahmc.results.result import Result
 from sahmc.run.progress import Progress
 from sahmc.run.progress_display import progress
 from sahmc.sampling import sample
 
-OURS = ("model_args", "model_kwargs", "callback", "random_seed", "checkpoint", "progressbar")
+OURS = ("model_args", "model_kwargs", "callback", "checkpoint", "progressbar")
 """The arguments of ``sample`` that are made for each data set."""
 MOST_LINES = 20
 """The most data sets of which a warning tells."""
@@ -31,10 +33,11 @@ DATA_SETS = "data sets"
 
 
 def sample_many(
-    model: Callable[..., Any],
+    model: Callable[..., Any] | Model,
     datasets: Any,
     initvals: Any = None,
     *,
+    each: Any = None,
     random_seed: Any = None,
     cores: int | None = None,
     executor: Executor | Any = None,
@@ -50,12 +53,16 @@ def sample_many(
     Parameters
     ----------
     model
-        A function from a position and the data to a log density, or a NumPyro model, a function of the data.
+        A function from a position and the data to a log density; a ``Model`` whose log likelihood (or log density) is
+        such a function; or a NumPyro model, a function of the data.
     datasets
         The data sets, a list: a tuple holds positional arguments of the model, a dict its keyword arguments, and
         anything else is its one argument.
     initvals
         As for ``sample``, the same for all data sets.
+    each
+        Arguments of ``sample`` that differ from data set to data set, a list with a dict for each:
+        ``[{"initvals": x} for x in starts]``. If None, the default, there are none.
     random_seed
         An int or a NumPy ``Generator``. Each data set has a seed of its own that follows from it; ``Result.settings``
         records that. If None, the default, seeds are drawn, or those in the folder ``checkpoint`` go on.
@@ -74,11 +81,13 @@ def sample_many(
     options
         Further arguments of ``sample``.
     """
-    require(callable(model), "model must be a function of a position and the data", model, "pass a function")
+    ok = callable(model) or isinstance(model, Model)
+    require(ok, "model must be a function of a position and the data, or a Model", model, "pass a function")
     ok = isinstance(datasets, (list, tuple)) and len(datasets) > 0
     require(ok, "datasets must be a list of data sets", type(datasets).__name__, "pass a list with at least one")
     require_flag(progressbar, "progressbar")
-    taken = [name for name in OURS if name in options]
+    each = _checked(each, len(datasets))
+    taken = sorted({name for given in (options, *each) for name in given if name in OURS})
     require(not taken, "these arguments are made for each data set", taken, "leave them out")
     ok = executor is None or callable(getattr(executor, "submit", None))
     require(ok, "executor must have a method submit", executor, "pass one of concurrent.futures")
@@ -93,8 +102,8 @@ def sample_many(
         seeds = np.random.default_rng(random_seed).integers(2**31, size=len(datasets)).tolist()
     places = [None if folder is None else folder / f"{i:05d}" for i in range(len(datasets))]
     calls = [
-        partial(_one, model, data, initvals, {**options, "random_seed": seed, "checkpoint": place})
-        for data, seed, place in zip(datasets, seeds, places, strict=True)
+        partial(_one, model, data, {"initvals": initvals, **options, "random_seed": seed, "checkpoint": place, **own})
+        for data, seed, place, own in zip(datasets, seeds, places, each, strict=True)
     ]
     if folder is not None:
         if not folder.exists():
@@ -110,6 +119,17 @@ def sample_many(
     return results
 
 
+def _checked(each: Any, num: int) -> list[Mapping[str, Any]]:
+    """Return the arguments of each of ``num`` data sets; ``each`` is what was given."""
+    if each is None:
+        return [{}] * num
+    ok = isinstance(each, (list, tuple)) and all(isinstance(given, Mapping) for given in each)
+    require(ok, "each must be a list of dicts, arguments of sample", each, 'pass [{"initvals": x}, ...]')
+    must = f"each must have {num} dicts, one for each data set"
+    require(len(each) == num, must, f"{len(each)} dicts", "match them")
+    return list(each)
+
+
 def _warn(results: list[Result]) -> None:
     """Tell which data sets have findings."""
     told = [
@@ -122,15 +142,25 @@ def _warn(results: list[Result]) -> None:
         warnings.warn(f"{head}\n{shown}", stacklevel=3)
 
 
-def _one(model: Callable[..., Any], data: Any, initvals: Any, options: Mapping[str, Any]) -> Result:
+def _one(model: Callable[..., Any] | Model, data: Any, options: Mapping[str, Any]) -> Result:
     """Return the result of one data set."""
     args = data if isinstance(data, tuple) else () if isinstance(data, dict) else (data,)
     kwargs = data if isinstance(data, dict) else {}
+
+    def given(function: Callable[..., Any]) -> Callable[[Any], Any]:
+        return lambda x: function(x, *args, **kwargs)
+
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "sahmc found problems")  # they are told of together
-        if is_of_numpyro(model, args, kwargs):
-            return sample(model, initvals, model_args=args, model_kwargs=kwargs, progressbar=False, **options)
-        return sample(lambda x: model(x, *args, **kwargs), initvals, progressbar=False, **options)
+        if isinstance(model, Model):
+            name = "log_likelihood" if model.has_prior else "log_density"
+            change: dict[str, Any] = {name: given(getattr(model, name))}
+            posterior: Any = dataclasses.replace(model, **change)
+        elif is_of_numpyro(model, args, kwargs):
+            return sample(model, model_args=args, model_kwargs=kwargs, progressbar=False, **options)
+        else:
+            posterior = given(model)
+        return sample(posterior, progressbar=False, **options)
 
 
 def _unpacked(call: bytes) -> Result:

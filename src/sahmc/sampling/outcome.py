@@ -21,6 +21,8 @@ from sahmc.models.symmetries import as_data
 from sahmc.models.symmetry import Symmetry
 from sahmc.results.findings.examine import NOT_EXAMINED, examine
 from sahmc.results.findings.modes import missed_modes
+from sahmc.results.findings.rounding import check_rounding
+from sahmc.results.findings.words import ERROR
 from sahmc.results.records import DrawRecord, Finding, RunRecord, ThetaRecord, ThetaTrace
 from sahmc.results.result import Result
 from sahmc.run.devices import Devices
@@ -89,6 +91,10 @@ class Outcome(NamedTuple):
         if not self.presses.pressed:
             whole = self.live.has_positions
             findings = examine(self.record, self.live.structured_positions() if whole else self.record.draws.values)
+            if whole and any(finding.severity == ERROR for finding in findings):
+                seen, dim = self.record.modes, self.live.finder.scale.size
+                minima = np.zeros((0, dim)) if seen is None else seen.minimum
+                findings = (*check_rounding(*self.live.rounding(minima), self.record.labels), *findings)
         record = dataclasses.replace(self.record, findings=(*findings, *more))
         return Result(record, dataclasses.replace(self.live, further=further))
 
