@@ -59,10 +59,10 @@ def test_a_run_in_a_folder_goes_on_there(short, longer, tmp_path):
     folder = tmp_path / "run"
     assert bits(run(40, checkpoint=folder)) == bits(short)
     assert bits(sahmc.resume(folder, draws=80, progressbar=False).extend(40, progressbar=False)) == bits(longer)
-    for again in (sahmc.resume(folder, progressbar=False), run(40, checkpoint=folder), run(120, checkpoint=folder)):
-        assert bits(again) == bits(longer)
-    with pytest.raises(ValueError, match="draws is 40 in the checkpoint and 30 here"):
-        run(30, checkpoint=folder)
+    assert bits(run(120, checkpoint=folder)) == bits(longer)
+    for again in (lambda: sahmc.resume(folder, progressbar=False), lambda: run(40, checkpoint=folder)):
+        with pytest.warns(UserWarning, match="has 120 draws of each chain already, and all of them .* not 40"):
+            assert bits(again()) == bits(longer)
 
 
 def test_what_was_loaded_cannot_go_on(short):
@@ -100,7 +100,28 @@ def test_a_run_that_was_cut_short_is_complete_and_may_go_on(tmp_path):
     folder = tmp_path / "run"
     cut = run(60, checkpoint=folder, max_gradients=1)
     assert bits(run(60, checkpoint=folder, max_gradients=1)) == bits(cut)
-    assert bits(cut.extend(50, progressbar=False)) == bits(run(60))
+    assert bits(cut.extend(20, progressbar=False)) == bits(run(30))
+    raised = run(60, checkpoint=folder, max_gradients=10**6)
+    assert bits(raised) == bits(run(60)) and not words(raised)
+
+
+def test_gradients_that_are_scarce_are_spent_and_not_exceeded(short):
+    warmup = sum(short.record.warmup.gradients.values())
+    each = short.record.counts.gradients / 40
+    cut = run(1000, max_gradients=warmup + 300 * each)
+    spent = warmup + cut.record.counts.gradients
+    assert warmup + 290 * each < spent < warmup + 305 * each and "of 1,000 draws" in words(cut)
+
+
+def test_a_run_that_was_interrupted_in_a_folder_goes_on_as_far_as_is_asked(longer, tmp_path):
+    def press(progress):
+        if progress.stage == "draw":
+            raise KeyboardInterrupt
+
+    cut = run(10**5, checkpoint=tmp_path / "run", callback=press)
+    rows = cut.log_weight.shape[1]
+    assert rows < 120
+    assert bits(cut.extend(120 - rows, progressbar=False)) == bits(longer)
 
 
 def test_what_no_number_of_draws_would_do_ends_at_once(monkeypatch):

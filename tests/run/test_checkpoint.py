@@ -225,7 +225,7 @@ def listing(folder):
 @pytest.mark.parametrize(
     ("change", "word"),
     [
-        ({"draws": 299}, "draws is 300 in the checkpoint and 299 here"),
+        ({"tune": 121}, "tune is 120 in the checkpoint and 121 here"),
         ({"random_seed": 4}, "random_seed is 3 in the checkpoint and 4 here"),
         ({"model": lambda x: -0.5 * jnp.sum(x**2)}, "the steps of the log density changed"),
         ({"model": lambda x: jnp.logaddexp(-0.5 * jnp.sum((x - 5) ** 2), -0.5 * jnp.sum((x + 4) ** 2))}, "log density"),

@@ -121,7 +121,7 @@ def open_checkpoint(
     """Return the journal of a run in a folder: a new one, or that of the same run, begun earlier.
 
     ``identity`` holds all that the bits of the run depend on, and the run in the folder must have the same, but for the
-    number of draws, which may be larger. ``seed`` is what is recorded of the seed, and ``arguments`` are those of
+    number of draws. ``seed`` is what is recorded of the seed, and ``arguments`` are those of
     ``sample``, stored for ``resume``.
     """
     path = Path(checkpoint)
@@ -138,8 +138,7 @@ def open_checkpoint(
                 _begin(path, identity, seed, arguments)
         else:
             theirs = known["identity"]
-            if identity["draws"] >= theirs["draws"]:  # a run may go on to more draws
-                identity = {**identity, "draws": theirs["draws"]}
+            identity = {**identity, "draws": theirs["draws"]}  # the first ones are the same, however many there are
             other = different(theirs, identity)
             require(
                 not other,

@@ -76,9 +76,9 @@ class Journal:
         """Note that pass ``number``, counted from 0, is to make so many draws of each chain."""
         self.asked = (*self.asked[:number], draws)
 
-    def ask_for_more(self, draws: int) -> None:
-        """Note that the last pass is to make so many draws of each chain, if it was to make fewer."""
-        if self.asked and self.asked[-1] < draws:
+    def ask_for(self, draws: int) -> None:
+        """Note that the last pass is to make so many draws of each chain; a run that is complete keeps those it has."""
+        if self.asked and (self.asked[-1] < draws or self.read_result() is None):
             self.ask(len(self.asked) - 1, draws)
 
     def begin(self, name: str, so_far: StageProgress, structure: PyTreeDef, rows: int) -> StageProgress:

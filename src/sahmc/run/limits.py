@@ -24,7 +24,7 @@ class Limits:
     max_time: float = math.inf
     """The seconds, from the beginning of the call."""
     max_gradients: float = math.inf
-    """The gradients, those of the warm-up included."""
+    """The gradients, those of the warm-up included, but not those of a look for modes in the draws."""
     began: float = field(default_factory=time.monotonic)
     """When the call began."""
     reserve: float | None = None
@@ -57,14 +57,14 @@ class Limits:
         more = max(0.0, (left - look * rows) / (pace + look))
         self.reserve = look * (rows + more)
 
-    def affordable(self, draws: int, warmup: int, each: float, spent: int) -> int:
-        """Return how many draws may be made of those that are asked for.
+    def affordable(self, draws: int, spent: int, each: float) -> int:
+        """Return how many draws may be made of those that are asked for, if each costs ``each`` gradients.
 
-        ``warmup`` gradients were spent on the warm-up and ``spent`` on all before it, and a draw costs ``each``.
+        ``spent`` gradients were spent before.
         """
         if math.isinf(self.max_gradients):
             return draws
-        return int(min(draws, max(FEWEST_DRAWS, (self.max_gradients - warmup - spent) / max(each, 1e-9))))
+        return int(min(draws, max(0.0, (self.max_gradients - spent) / max(each, 1e-9))))
 
 
 def make_limits(max_time: Any, max_gradients: Any) -> Limits:

@@ -25,6 +25,7 @@ from sahmc.models.energy import trace_keep
 from sahmc.models.positions import Unpacker
 from sahmc.models.starts import starting_positions
 from sahmc.results.precision import Precision
+from sahmc.results.records import RunRecord
 from sahmc.results.result import Result
 from sahmc.run.checkpoint import open_journal, recorded, stored_arguments
 from sahmc.run.devices import parse_devices
@@ -171,8 +172,8 @@ def sample(
         The seconds that the call may take, a number: draws end in time for the result to be there. The warm-up is not
         cut short. If None, the default, there is no limit.
     max_gradients
-        The gradients that the call may take, a number: there are fewer draws if they would cost more. If None, the
-        default, there is no limit.
+        The gradients that warm-up and draws may take, a number: there are fewer draws if they would cost more. The
+        look for modes in the draws comes on top. If None, the default, there is no limit.
     checkpoint
         A folder in which the run is kept while it goes on. After a crash the same call, or ``sahmc.resume``, goes on
         from there, to the same bits. Draws stay on disk, so that they may exceed the memory. If None, the default,
@@ -259,7 +260,7 @@ def sample(
         stack.enter_context(interrupts(presses))
         stack.enter_context(closing(journal))
         if until is None and limits.are_none:
-            journal.ask_for_more(plan.draws)
+            journal.ask_for(plan.draws)
         show = progressbar and jax.process_index() == 0
         run = Run(ready, unpack, kept, model.labels, save_warmup, journal, presses, show, callback, seed, where)
         asked = partial(_asked, journal, until, limits)
@@ -268,6 +269,8 @@ def sample(
             outcome, more = draw_in_rounds(run, key_run, limits, until)
             result = outcome.result(partial(_further, run, key_run, outcome, checkpoint), *more)
             keep_result(outcome, journal, asked(), result.record)
+    if until is None and limits.are_none:
+        _tell_of_more(result.record, plan.draws, checkpoint)
     return _warned(result)
 
 
@@ -287,6 +290,14 @@ def _woken(run: Run, opened: Callable[[], Journal], rng_key: Key[Array, ""]) -> 
 def _resumed(checkpoint: Any, before: int, draws: int, progressbar: bool) -> Result:
     """Return the result of a run in a folder with ``draws`` more draws of each chain than it had ``before``."""
     return resume(checkpoint, draws=before + draws, progressbar=progressbar)
+
+
+def _tell_of_more(record: RunRecord, draws: int, checkpoint: Any) -> None:
+    """Warn if a run has more draws than are asked for now, because it was extended before."""
+    rows = record.draws.energy.shape[1]
+    if rows > draws:
+        has = f"the run in {checkpoint} has {rows:,} draws of each chain already"
+        warnings.warn(f"{has}, and all of them are returned, not {draws:,}", stacklevel=4)
 
 
 def _warned(result: Result) -> Result:

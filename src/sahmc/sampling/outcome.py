@@ -28,7 +28,7 @@ from sahmc.results.result import Result
 from sahmc.run.devices import Devices
 from sahmc.run.interrupts import Interrupts
 from sahmc.run.journal import Journal
-from sahmc.run.limits import Limits
+from sahmc.run.limits import FEWEST_DRAWS, Limits
 from sahmc.run.live import Live
 from sahmc.run.loop import chunk_capacity
 from sahmc.run.move import Draw, Schedule
@@ -136,7 +136,8 @@ class Run:
         if before is not None:  # what an earlier run knew was not enough
             ready = ready._replace(plan=dataclasses.replace(ready.plan, earlier=None))
         draws = ready.plan.draws if before is None else before.drawn.so_far.rows
-        draws = self.journal.asked[number] if len(self.journal.asked) > number else draws
+        asked = self.journal.asked[number] if len(self.journal.asked) > number else 0
+        draws = asked if asked and limits.are_none else max(asked, draws)
         stages = {**ready.plan.stages, "draw": draws * ready.plan.moves_per_draw}
         with progress(stages, self.bars, self.callback) as report:
             state, spent = start_chains(ready)
@@ -150,9 +151,7 @@ class Run:
             copies = None if warm.symmetries is None else warm.symmetries.group
             warm = warm._replace(setup=dataclasses.replace(warm.setup, keep=self.kept, copies=copies))
             spent += 0 if before is None else before.record.num_gradients
-            if len(self.journal.asked) <= number:
-                self.journal.ask(number, limits.affordable(draws, *_costs(ready.plan, warm), spent))
-            drawn, pace = self._draw(warm, self.journal.asked[number], limits)
+            drawn, pace = self._first_round(warm, number, draws, max(asked, FEWEST_DRAWS), spent, limits)
         seconds = self.journal.seconds + time.perf_counter() - began
         if before is not None:
             seconds += before.record.settings["sampling_time"] - self.journal.seconds
@@ -179,6 +178,27 @@ class Run:
             drawn, pace = self._draw(warm, draws, limits, before.drawn)
         seconds = before.record.settings["sampling_time"] + time.perf_counter() - began
         return self._outcome(drawn, pace, warm, before.spent, seconds, before.looked, before.number)
+
+    def _first_round(
+        self, warm: WarmedUp, number: int, draws: int, fewest: int, spent: int, limits: Limits
+    ) -> tuple[StageResult, float]:
+        """Make the ``draws`` of pass ``number``, or as many as gradients are left for, but the ``fewest`` in any case.
+
+        What a draw costs is known only when some are made, so half of them are made first where gradients are scarce.
+        ``spent`` gradients were spent before the warm-up.
+        """
+        warmup, each = _costs(self.ready.plan, warm)
+        goal = limits.affordable(draws, warmup + spent, each)
+        scarce = goal < draws
+        goal = max(fewest, goal // 2 if scarce else goal)
+        self.journal.ask(number, goal)
+        drawn, pace = self._draw(warm, goal, limits)
+        rows = drawn.so_far.rows
+        whole = limits.affordable(draws, warmup + spent, drawn.counts.gradients / max(1, rows))
+        if scarce and whole > rows == goal and not drawn.interrupted:
+            self.journal.ask(number, whole)
+            drawn, pace = self._draw(warm, whole, limits, drawn)
+        return drawn, pace
 
     def _draw(
         self, warm: WarmedUp, draws: int, limits: Limits, before: StageResult | None = None

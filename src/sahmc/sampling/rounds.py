@@ -88,7 +88,7 @@ def _why(worst: Shortfall, limits: Limits) -> str:
 def _cut_short(outcome: Outcome, wanted: int, limits: Limits) -> Iterator[Finding]:
     """Yield a finding if a limit has left a run with fewer draws than were ``wanted`` in the first place."""
     rows = outcome.drawn.so_far.rows
-    if rows < wanted and outcome.may_go_on:
+    if rows < wanted and outcome.may_go_on and not limits.are_none:
         which = (
             f"max_time = {limits.max_time:g} s" if limits.is_late else f"max_gradients = {limits.max_gradients:,.0f}"
         )
