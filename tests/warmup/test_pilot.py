@@ -87,3 +87,17 @@ def test_mixing_tells_chains_that_move_from_chains_that_stick():
     slow[:, :, 1] = np.cumsum(0.02 * slow[:, :, 1], axis=0)
     assert mixing(slow) < 0.05
     assert mixing(still[:10]) == 0.0
+
+
+def test_without_a_tilt_chains_do_not_go_to_the_prior():
+    """From there some never came back: a thousand widths away one step size does not do for all."""
+
+    def log_likelihood(x):
+        return -0.5 * jnp.sum((jnp.linspace(-1, 1, 40) - x[0]) ** 2) * jnp.exp(-2 * x[1]) - 40 * x[1]
+
+    model = sahmc.Model(log_likelihood=log_likelihood, log_prior=lambda x: -0.5 * jnp.sum((x / 5) ** 2))
+    assert plan_for(model).visits_prior and not plan_for(model, tilt="none").visits_prior
+    plain = dict(tilt="none", draws=50, tune=200, chains=16, random_seed=1, progressbar=False)
+    result = sahmc.sample(model, jnp.zeros(2), **plain)
+    spread = np.asarray(result.log_density).mean(axis=1)
+    assert np.ptp(spread) < 5 and not any(finding.code == "rhat" for finding in result.findings)

@@ -73,6 +73,11 @@ class Plan:
         return self.kernel.tunes_step_size or self.kernel.uses_spread or isinstance(self.tilt, type)
 
     @property
+    def visits_prior(self) -> bool:
+        """Whether chains go to the prior and come back: if it is apart, and there is a tilt to take them there."""
+        return self.has_prior and not isinstance(self.tilt, NoTilt)
+
+    @property
     def moves_per_draw(self) -> int:
         """The number of moves for each draw that is kept."""
         return self.thin * self.moves
@@ -131,7 +136,7 @@ class Plan:
     @property
     def stages(self) -> dict[str, int]:
         """The moves that are planned for each stage, by its name."""
-        pilot = self.pilot_moves * 3 // (2 if self.has_prior else 3)
+        pilot = self.pilot_moves * 3 // (2 if self.visits_prior else 3)
         climb = self.climb_moves + self.reference_moves + self.spent
         adapt = max(0, self.tune * self.moves - pilot - climb)
         return {"pilot": pilot, "climb": climb, "adapt": adapt, "draw": self.draws * self.moves_per_draw}

@@ -105,7 +105,7 @@ def quarter_period(draws: np.ndarray) -> float:
 
 
 def run_pilot(context: WarmupContext, state: RunState) -> PilotOutcome:
-    """Make plain moves at beta = 1 and, where there is a prior, at beta = 0.
+    """Make plain moves at beta = 1 and, where chains are to go to a prior, at beta = 0.
 
     Half of the moves at beta = 1 find the step size and how draws spread; the other half the step size under the metric
     made from that, and the mean energy.
@@ -131,7 +131,7 @@ def run_pilot(context: WarmupContext, state: RunState) -> PilotOutcome:
     plain_quarter = quarter_period(late.position) / plain_step if plain_step > 0 else 1.0
     quarter = plain_quarter if covariance is None else 0.5 * math.pi / max(step, 1e-30)
     fields = {"step_size": step, "quarter": quarter, "stranded": learnt.stranded}
-    if not plan.has_prior:
+    if not plan.visits_prior:
         pilot = fit_pilot(size, mean_energy, None, **fields)
         return PilotOutcome(pilot, kernel, learnt.kernel, plain_quarter, second.state, late.position, spent)
 
