@@ -38,8 +38,8 @@ def rescue(context: WarmupContext, state: RunState, variance: np.ndarray) -> Res
     """Put chains that are still too high at the bottom of their own basin or, if no way leads down, where others are.
 
     A start may be where the density has overflowed to a plateau, from which no gradient leads down: that is absurdly
-    high. Where chains go to a prior, they will come down from it anew, to every mode, so that none is lost by a stricter
-    rule: they are too high if the typical draws of a well as deep as the lower quarter of them are far below.
+    high. Where chains go to a prior, they will come down from it anew, to every mode, so that a stricter rule loses
+    none: they are too high if the typical draws of a well as deep as the lower quarter of them are far below.
     ``variance`` is that of each coordinate, as far as it is known.
     """
     chains = state.sahmc.chains
