@@ -2,6 +2,7 @@
 
 import dataclasses
 import warnings
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -13,6 +14,7 @@ from scipy import stats
 import sahmc
 from sahmc.comparison import _evidence_columns
 from sahmc.models.stan_predictor import StanPredictor
+from sahmc.results.loo import LooTable
 from sahmc.results.predictions import log_likelihood
 from sahmc.results.records import Finding
 
@@ -146,6 +148,14 @@ def test_models_of_other_numbers_of_observations_are_not_cross_validated(runs, m
         "sahmc.comparison.leave_one_out", lambda *_: type("Found", (), {"n_data_points": next(found)})()
     )
     assert "different numbers of observations" in sahmc.compare(runs).notes[0]
+
+
+def test_observations_in_doubt_are_counted(runs, monkeypatch):
+    nan = np.full(2, np.nan)
+    monkeypatch.setattr("sahmc.comparison.leave_one_out", lambda *_: SimpleNamespace(n_data_points=12, good_k=0.7))
+    monkeypatch.setattr("sahmc.comparison.loo_table", lambda _: LooTable(*[nan] * 6, doubtful=np.array([1, 2])))
+    one, two = sahmc.compare(runs).notes
+    assert "1 of 12 observations has a Pareto k" in one and "2 of 12 observations have a Pareto k" in two
 
 
 def test_runs_that_do_not_know_their_evidence_are_refused(runs):

@@ -4,18 +4,21 @@ import inspect
 import multiprocessing
 import os
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 
 import sahmc
 from sahmc._support.processes import Processes
 from sahmc.results.records import Finding
 from sahmc.run.loop import run_chunk
-from sahmc.sampling.many import _shown, _warn
+from sahmc.sampling.many import _is_of_numpyro, _require_data, _shown, _warn
 
 SHORT = dict(draws=20, tune=40, chains=8)
 DATA = [jnp.asarray(np.random.default_rng(i).normal(i, 1, size=5), jnp.float32) for i in range(3)]
@@ -131,6 +134,10 @@ def test_an_error_tells_by_which_data_set_it_came():
 @pytest.mark.parametrize(
     ("change", "told"),
     [
+        (dict(model=lambda x: x["mean"]), r"a position and the data.*too many positional arguments"),
+        (dict(model=sahmc.Model(log_density=lambda x: x["mean"])), "must take a position and the data"),
+        (dict(datasets=[(DATA[0], 1.0)]), "must take a position and the data"),
+        (dict(datasets=[{"sizes": DATA[0]}]), "must take a position and the data"),
         (dict(datasets=[]), "a list of data sets"),
         (dict(datasets=jnp.zeros((3, 2))), "a list of data sets"),
         (dict(executor=multiprocessing), "a method submit"),
@@ -146,6 +153,43 @@ def test_an_error_tells_by_which_data_set_it_came():
 def test_what_cannot_be_done_is_refused(change, told):
     with pytest.raises(ValueError, match=told):
         sahmc.sample_many(**{"model": log_density, "datasets": DATA, "initvals": START, **change})
+
+
+def of_numpyro(y, width):
+    numpyro.sample("y", dist.Normal(numpyro.sample("mean", dist.Normal(0, width)), 1), obs=y)
+
+
+class NoSignature:
+    __signature__ = "none"
+
+    def __call__(self, *args):
+        return 0.0
+
+
+@pytest.mark.parametrize(
+    ("function", "args"),
+    [
+        (log_density, (1,)),
+        (lambda *args: 0.0, (1, 2, 3)),
+        (lambda x, data, scale=1.0: 0.0, (1,)),
+        (partial(lambda scale, x, data: 0.0, 2.0), (1,)),
+        (jax.jit(log_density), (1,)),
+        (NoSignature(), (1,)),
+        (of_numpyro, (1, 2)),
+        (partial(of_numpyro, width=2), (1,)),
+    ],
+)
+def test_models_that_take_the_data_are_let_through(function, args):
+    _require_data(function, args, {})
+    with pytest.raises(ValueError, match="a position and the data"):
+        _require_data(of_numpyro, (1,), {})
+
+
+def test_a_log_density_that_could_take_the_data_for_a_position_is_none_of_numpyro():
+    assert not _is_of_numpyro(lambda x, data, scale=1.0: log_density(x, data * scale), (DATA[0], 2.0), {})
+    assert _is_of_numpyro(of_numpyro, (DATA[0], 2.0), {})
+    with pytest.raises(TypeError):
+        _is_of_numpyro(of_numpyro, (DATA[0], "wide"), {})
 
 
 def test_dask_with_a_scheduler_and_two_workers_gives_the_same_bits(tmp_path):

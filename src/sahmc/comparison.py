@@ -155,7 +155,7 @@ def _log_evidence(name: str, result: Result) -> tuple[float, float]:
         math.isfinite(mean) and math.isfinite(error),
         "every run must know its log evidence",
         f"that of {name!r} is nan, for the findings {codes or 'of its run'}",
-        "look at result.findings, and sample it again as they say",
+        "look at its findings, and sample it again as they say",
     )
     return mean, error
 
@@ -214,8 +214,8 @@ def _cross_validated(results: Mapping[str, Result]) -> tuple[LooTable | None, li
         return None, [f"Cross-validation is left out: the models have different numbers of observations, {sizes}."]
     table = loo_table(found)
     return table, [
-        f"Cross-validation of {name!r} is in doubt: {bad} of {sizes[name]} observations have a Pareto k above "
-        f"{found[name].good_k:.2f}."
+        f"Cross-validation of {name!r} is in doubt: {bad} of {sizes[name]} observations "
+        f"{'has' if bad == 1 else 'have'} a Pareto k above {found[name].good_k:.2f}."
         for name, bad in zip(found, table.doubtful, strict=True)
         if bad
     ]

@@ -28,7 +28,8 @@ LADDER = sahmc.TemperatureLadder([1.0, 0.5])
 X = jnp.zeros(2)
 BAD = {
     "not scalar": (dict(model=lambda x: x**2, initvals=X), "one real number.*shape \\(2,\\)"),
-    "complex": (dict(model=lambda x: jnp.sum(x) * 1j, initvals=X), "one real number"),
+    "complex": (dict(model=lambda x: jnp.sum(x) * 1j, initvals=X), "one real number; .*complex.* fix it, .*jnp.real"),
+    "a count": (dict(model=lambda x: jnp.sum(x > 0), initvals=X), "one real number; .*int.* fix it, .*floating-point"),
     "infinite at a start": (dict(model=lambda x: -jnp.inf * jnp.sum(x + 1), initvals=X), "finite.*start of chain 0"),
     "nan gradient": (dict(model=lambda x: -jnp.sum(jnp.sqrt(jnp.abs(x))), initvals=X), "gradient.*start of chain 0"),
     "one bad chain": (

@@ -33,7 +33,7 @@ MAY_IMPORT = {
     "interop": "sampling run algorithm kernels hamiltonian tilt models _support",
     "numpyro": "interop models _support",
     "paper": "sampling run algorithm kernels hamiltonian results tilt models testing _support _version",
-    "cli": "paper plots sampling run results kernels tilt models testing _support _version",
+    "cli": "comparison paper plots sampling run results kernels tilt models testing _support _version",
     "__init__": "numpyro comparison interop sampling run algorithm plots results results.records kernels landscape "
     "hamiltonian tilt models _version",
 }

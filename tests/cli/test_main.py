@@ -1,6 +1,7 @@
 """The command line, as a person uses it."""
 
 import importlib.util
+import inspect
 import json
 import math
 import os
@@ -13,10 +14,13 @@ import jax
 import numpy as np
 import pytest
 
-from sahmc.cli.main import main
+from sahmc.cli.main import main, parser
 from sahmc.cli.model_file import load_model
+from sahmc.cli.output import print_comparison
+from sahmc.comparison import Comparison
 
 pytest.importorskip("matplotlib").use("Agg")
+COLUMNS = ("log_evidence", "bayes_factor", "probability")
 QUICK = ["--draws", "200", "--tune", "300", "--chains", "8", "--seed", "0", "--quiet"]
 
 
@@ -39,6 +43,18 @@ def test_help_teaches_and_does_not_import_jax():
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.rstrip().endswith("False")
     assert "sahmc init model.py" in done.stdout and "Exit status" in done.stdout
+
+
+def test_help_fits_a_terminal_and_the_docs_know_it_all(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    page = (Path(__file__).parents[2] / "docs" / "command_line.md").read_text()
+    top = parser()
+    commands = next(action.choices for action in top._actions if action.dest == "command")
+    for name, command in {"": top, **commands}.items():
+        assert all(len(line) <= 80 for line in command.format_help().splitlines())
+        assert f"`sahmc {name}" in page
+    options = {option for action in commands["sample"]._actions for option in action.option_strings}
+    assert options - {"-h", "--help"} <= set(re.findall(r"--[\w-]+", page))
 
 
 def test_resume_says_that_it_may_run_code(capsys):
@@ -67,10 +83,12 @@ def test_from_an_empty_folder_to_a_report(tmp_path, capsys, monkeypatch):
     assert "log of the integral of exp(log density)" in again
     check_json(said(capsys, "summary", "run.nc", "--json"))
     check_json(said(capsys, "resume", "kept", "--json", "--out", "other.nc"))
+    check_comparison(capsys)
     assert said(capsys, "report", "run.nc")[0] == 0 and (tmp_path / "run.html").stat().st_size > 50_000
     assert said(capsys, "plot", "run.nc", "--out", "sheet.png")[0] == 0 and (tmp_path / "sheet.png").exists()
     for command, path in (("report", "run.html"), ("plot", "sheet.png")):
-        assert said(capsys, command, "run.nc", "--out", path)[0] == 2
+        code, _, err = said(capsys, command, "run.nc", "--out", path)
+        assert code == 2 and "--overwrite" in err
         assert said(capsys, command, "run.nc", "--out", path, "--overwrite")[0] == 0
         whole = Path("run.nc").read_bytes()
         assert said(capsys, command, "run.nc", "--out", "run.nc", "--overwrite")[0] == 2
@@ -91,6 +109,27 @@ def check_json(answer):
     evidence = found["log_evidence"]
     assert abs(evidence["mean"] - 1.5 * math.log(2 * math.pi)) < 4 * evidence["mcse"] and evidence["prior"] is False
     assert found["settings"]["random_seed"] == 0 and found["num_gradients"] > 0
+
+
+def check_comparison(capsys):
+    """Two runs of one model, saved as run.nc and other.nc: a Bayes factor of 1 within its error."""
+    code, out, _ = said(capsys, "compare", "run.nc", "other.nc")
+    assert code == 0 and "Bayes factor" in out and "Cross-validation" not in out
+    assert all(len(line) <= 80 for line in out.splitlines()) and {"run", "other"} <= set(out.split())
+    code, out, _ = said(capsys, "compare", "run.nc", "other.nc", "--json")
+    found = json.loads(out)
+    assert code == 0 and found["trusted"] is True and "exp(log density)" in found["notes"][0]
+    assert set(found["models"]) == {"run", "other"}
+    second = list(found["models"].values())[1]
+    assert abs(second["log_bayes_factor"]) < 4 * second["log_bayes_factor_error"]
+    Path("deep").mkdir()
+    Path("deep/run.nc").write_bytes(Path("run.nc").read_bytes())
+    assert "deep/run.nc" in said(capsys, "compare", "run.nc", "deep/run.nc")[1]
+
+
+def test_a_comparison_of_runs_with_errors_says_so(capsys):
+    inspect.unwrap(print_comparison)(Comparison(["a", "b"], dict.fromkeys(COLUMNS, np.ones(2))), ["b"], False)
+    assert "Do not trust this: there are errors in b." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -191,17 +230,20 @@ def test_a_run_that_is_not_to_be_trusted_exits_with_three_and_tells_programs_why
         (["sample", "good.py", "--init", '{"mu": "zero"}'], "--init"),
         (["sample", "good.py", "--init", '{"mu": [1, [2]]}'], "--init"),
         (["sample", "good.py", "--init", '{"mu": '], "--init"),
-        (["sample", "good.py"], "initvals are needed"),
+        (["sample", "good.py"], "--init"),
         (["sample", "good.py", "--init", "0,0", "--draws", "0"], "draws"),
         (["sample", "good.py", "--init", "0,0", "--kernel", "gibbs"], "kernel"),
         (["sample", "good.py", "--init", "0,0", "--out", "run.csv"], "run.nc"),
         (["sample", "good.py", "--init", "0,0", "--out", "none/run.nc"], "folder must exist"),
-        (["sample", "good.py", "--init", "0,0", "--out", "there.nc"], "written over another"),
+        (["sample", "good.py", "--init", "0,0", "--out", "there.nc"], "--overwrite"),
         (["sample", "good.py", "--init", "0,0", "--ess", "-1"], "ess must be a positive number"),
         (["sample", "good.py", "--init", "0,0", "--max-time", "0"], "max_time must be a positive number"),
         (["resume", "none"], "holds none"),
         (["summary", "none.nc"], "does not exist"),
         (["summary", "good.py"], "cannot be read"),
+        (["compare", "there.nc"], "two runs or more"),
+        (["compare", "there.nc", "there.nc"], "two runs or more"),
+        (["compare", "there.nc", "good.py"], "there.nc cannot be read"),
         (["init", "good.py"], "File exists"),
     ],
 )

@@ -1,13 +1,16 @@
 """Findings are there when something is wrong, and not when nothing is."""
 
 import dataclasses
+import inspect
+from types import SimpleNamespace
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import sahmc
-from sahmc.results.findings.agreement import DRIFT_WARNING, LEAST_ESS, RHAT_WARNING, check_agreement
+from sahmc.results.findings import ladder
+from sahmc.results.findings.agreement import DRIFT_WARNING, LEAST_ESS, RHAT_WARNING, check_agreement, check_weights
 from sahmc.results.findings.examine import examine
 from sahmc.results.findings.ladder import check_evidence, check_ladder
 from sahmc.results.findings.listing import Findings
@@ -79,6 +82,13 @@ def test_a_half_without_any_weight_is_an_error():
     assert found.severity == "error" and "one half" in found.sentence
 
 
+@pytest.mark.parametrize(("num", "heaviest", "found"), [(8, 0.14, []), (8, 0.6, ["error"]), (1000, 0.14, ["error"])])
+def test_the_heaviest_draw_is_measured_by_an_equal_share(num, heaviest, found):
+    weight = np.full((4, num // 4), (1 - heaviest) / (num - 1))
+    weight[0, 0] = heaviest
+    assert [f.severity for f in inspect.unwrap(check_weights)(SimpleNamespace(weight=weight))] == found
+
+
 def test_what_does_not_move_is_an_error():
     assert codes(np.ones((4, 50, 2)))["stuck"].severity == "error"
 
@@ -123,6 +133,37 @@ def test_divergences_count_at_the_posterior_only(result):
     assert not [f for f in check_moves(hot) if f.code == "divergences"]
     found = [f for f in check_moves(moved(result, cold_diverging=cold // 20)) if f.code == "divergences"]
     assert [f.severity for f in found] == ["warning"]
+
+
+def test_a_run_that_was_interrupted_can_go_on(result):
+    settings = {**result.settings, "interrupted": True, "draws": 200_000}
+    found = {f.code: f for f in check_moves(dataclasses.replace(result.record, settings=settings))}["interrupted"]
+    assert "400 of 200,000 draws" in found.sentence and "Result.extend" in found.advice
+
+
+def test_one_chain_is_spoken_of_as_one(result):
+    draws = result.record.draws
+    first = {name: value[:1] for name, value in vars(draws).items() if isinstance(value, np.ndarray)}
+    alone = dataclasses.replace(draws, leaves=tuple(leaf[:1] for leaf in draws.leaves), **first)
+    found = {f.code: f for f in check_moves(dataclasses.replace(result.record, draws=alone))}["few-chains"]
+    assert found.sentence == "With 1 chain it cannot be seen whether it forgets its mode at the top."
+
+
+@pytest.mark.parametrize(
+    ("trips", "jumps", "short", "severity"),
+    [
+        (3, 0, False, "warning"),
+        (0, 0, False, "error"),
+        (0, 100, False, "warning"),
+        (0, 800, False, None),
+        (0, 0, True, None),
+    ],
+)
+def test_round_trips_are_asked_for_where_there_is_a_way(result, monkeypatch, trips, jumps, short, severity):
+    monkeypatch.setattr(ladder, "_short_ladder", lambda record: short)
+    record = dataclasses.replace(moved(result, jumps_accepted=jumps), round_trips=np.array([trips] + 7 * [0]))
+    found = [f.severity for f in check_ladder(record) if f.code == "round-trips"]
+    assert found == ([severity] if severity else [])
 
 
 def test_chains_put_back_on_the_way_are_a_note(result):

@@ -60,8 +60,8 @@ def as_new_file(value: Any, overwrite: Any) -> Path:
     require_flag(overwrite, "overwrite")
     require(path.parent.is_dir(), "the folder must exist", str(path.parent), "make it, or choose another")
     require_writable(path.parent)
-    must = "nothing is written over another file"
-    require(overwrite or not path.exists(), must, f"{path}, which exists", "choose another name, or say overwrite")
+    must, todo = "nothing is written over another file", "choose another name, or pass overwrite=True"
+    require(overwrite or not path.exists(), must, f"{path}, which exists", todo)
     return path
 
 

@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sahmc.paper import NAMES
@@ -41,7 +42,7 @@ def sample_model(args: argparse.Namespace) -> int:
     if args.x64:
         jax.config.update("jax_enable_x64", True)
     loaded = load_model(args.model, args.init, args.data)
-    with _progress_lines(), warnings.catch_warnings():
+    with _start_told(args), _progress_lines(), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the summary has the findings
         result = sample(
             loaded.model,
@@ -82,6 +83,20 @@ def _precision(args: argparse.Namespace) -> Precision | None:
 
     asked = {name: getattr(args, name) for name in ("mass", "ess", "log_evidence")}
     return None if all(value is None for value in asked.values()) else Precision(**asked)
+
+
+@contextmanager
+def _start_told(args: argparse.Namespace) -> Iterator[None]:
+    """Tell of a start that is missing as ``sahmc sample`` names it."""
+    from sahmc.models.starts import NoStartError
+
+    try:
+        yield
+    except NoStartError:
+        raise ValueError(
+            "chains must be told where to start; got neither --init nor init in the file. To fix it, pass --init 0,0 "
+            f"or --init '{{\"mu\": [0, 1]}}', or write init = ... into {args.model.partition(':')[0]}."
+        ) from None
 
 
 @contextmanager
@@ -132,7 +147,16 @@ def _check_output(args: argparse.Namespace) -> None:
     from sahmc.results.files import check_target
 
     if args.out is not None:
+        _require_new(args.out, args.overwrite)
         check_target(args.out, args.overwrite)
+
+
+def _require_new(path: Path, overwrite: bool) -> None:
+    """Raise a ValueError if there is a file that is not to be written over."""
+    from sahmc._support.validate import require
+
+    must, todo = "nothing is written over another file", "choose another name, or pass --overwrite"
+    require(overwrite or not path.exists(), must, f"{path}, which exists", todo)
 
 
 def _finish(result: Result, args: argparse.Namespace) -> int:
@@ -160,6 +184,24 @@ def show_summary(args: argparse.Namespace) -> int:
     return DOUBTFUL if is_doubtful(result) else GOOD
 
 
+def compare_runs(args: argparse.Namespace) -> int:
+    """Compare the models of saved runs."""
+    from sahmc._support.validate import require
+    from sahmc.cli.output import is_doubtful, print_comparison
+    from sahmc.comparison import compare
+    from sahmc.results.result import Result
+
+    files = {str(path): path for path in args.run_files}
+    must, todo = "compare needs two runs or more", "write: sahmc compare one.nc two.nc"
+    require(len(files) > 1, must, ", ".join(files), todo)
+    stems = [path.stem for path in files.values()]
+    names = stems if len(set(stems)) == len(stems) else list(files)
+    results = {name: Result.load(path) for name, path in zip(names, files.values(), strict=True)}
+    doubtful = [name for name, result in results.items() if is_doubtful(result)]
+    print_comparison(compare(results, loo=False), doubtful, args.json)  # files have no log likelihoods
+    return DOUBTFUL if doubtful else GOOD
+
+
 def report_run(args: argparse.Namespace) -> int:
     """Write a page about a saved run."""
     _require_pictures()
@@ -167,6 +209,7 @@ def report_run(args: argparse.Namespace) -> int:
     from sahmc.results.result import Result
 
     out = args.out or args.run_file.with_suffix(".html")
+    _require_new(out, args.overwrite)
     write_report(Result.load(args.run_file), out, overwrite=args.overwrite)
     print(f"Wrote {out}")
     return GOOD
@@ -179,6 +222,7 @@ def plot_run(args: argparse.Namespace) -> int:
     from sahmc.results.result import Result
 
     out = args.out or args.run_file.with_suffix(".png")
+    _require_new(out, args.overwrite)
     save_figure(plot_overview(Result.load(args.run_file)), out, overwrite=args.overwrite)
     print(f"Wrote {out}")
     return GOOD

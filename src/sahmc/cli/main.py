@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sahmc._support.sealed_files import FULL
+from sahmc._support.words import wrapped
 from sahmc._version import __version__
 from sahmc.cli.commands import (
     CRASHED,
@@ -17,6 +18,7 @@ from sahmc.cli.commands import (
     INTERRUPTED,
     UNREAD,
     WRONG,
+    compare_runs,
     plot_run,
     report_run,
     reproduce_paper,
@@ -76,11 +78,11 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line; each command leaves its function in ``run`` of the arguments."""
     top = argparse.ArgumentParser(
         prog="sahmc",
-        description="Draws from posteriors with many modes: Stochastic Approximation Hamiltonian Monte Carlo.\n\n"
+        description="Draws from posteriors with many modes:\nStochastic Approximation Hamiltonian Monte Carlo.\n\n"
         "  sahmc init model.py                    write an example model, with comments\n"
         "  sahmc sample model.py --out run.nc     draw from it\n"
         "  sahmc report run.nc                    look at what came out, in a browser",
-        epilog=CODES,
+        epilog=wrapped(CODES, ""),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"sahmc {__version__}")
@@ -157,7 +159,9 @@ def _add_sample_options(sample: argparse.ArgumentParser) -> None:
     sample.add_argument("--seed", type=int, metavar="N", help="random seed (default: a random one, which is recorded)")
     sample.add_argument("--kernel", default=next(iter(KERNELS)), help=f"{', '.join(KERNELS)} (default: %(default)s)")
     sample.add_argument("--tilt", default=next(iter(TILTS)), help=f"{', '.join(TILTS)} (default: %(default)s)")
-    sample.add_argument("--target-accept", type=float, default=0.8, metavar="P", help="(default: %(default)s)")
+    sample.add_argument(
+        "--target-accept", type=float, default=0.8, metavar="P", help="acceptance rate to aim at (default: %(default)s)"
+    )
     sample.add_argument("--mass", type=float, metavar="E", help="go on until no mass of a mode has a larger error")
     sample.add_argument("--ess", type=float, metavar="N", help="go on until no effective sample size is smaller")
     sample.add_argument("--log-evidence", type=float, metavar="E", help="go on until the log evidence has this error")
@@ -184,12 +188,22 @@ def _add_output_options(command: argparse.ArgumentParser) -> None:
 
 
 def _add_result_commands(commands: Commands) -> None:
-    """Add what looks at a saved run: summary, report and plot."""
+    """Add what looks at saved runs: summary, compare, report and plot."""
     summary = _command(
         commands, "summary", show_summary, "print the summary of a run", "Print the table, the modes and the findings."
     )
     summary.add_argument("run_file", type=Path, metavar="RUN", help="what --out of `sahmc sample` named")
     summary.add_argument("--json", action="store_true", help=JSON_HELP)
+    compared = _command(
+        commands,
+        "compare",
+        compare_runs,
+        "compare the models of runs by their evidence",
+        "Print log evidence, Bayes factors and probabilities of the models of two runs or more on the same data, the "
+        "most probable first. Models are called by the names of their files.",
+    )
+    compared.add_argument("run_files", type=Path, nargs="+", metavar="RUN", help="what --out of `sahmc sample` named")
+    compared.add_argument("--json", action="store_true", help=JSON_HELP)
     report = _command(
         commands,
         "report",
@@ -216,8 +230,10 @@ def _add_show_commands(commands: Commands) -> None:
         "Sample the paper's three-mode mixture with default settings, every chain started in one mode, and plain HMC "
         "with as many gradients; print the mode masses beside the truth and draw a picture.",
     )
-    demo.add_argument("--out", type=Path, default=Path("demo.png"), help="the picture (default: %(default)s)")
-    demo.add_argument("--seed", type=int, default=0, help="random seed (default: %(default)s)")
+    demo.add_argument(
+        "--out", type=Path, default=Path("demo.png"), metavar="PNG", help="the picture (default: %(default)s)"
+    )
+    demo.add_argument("--seed", type=int, default=0, metavar="N", help="random seed (default: %(default)s)")
     paper = _command(
         commands,
         "paper",
@@ -235,7 +251,13 @@ def _add_show_commands(commands: Commands) -> None:
     paper.add_argument(
         "--data", type=Path, metavar="FILE", help="the Pima data, CSV or ARFF (default: cache or OpenML)"
     )
-    paper.add_argument("--out", type=Path, metavar="FOLDER", default=Path("out/paper"), help="(default: %(default)s)")
+    paper.add_argument(
+        "--out",
+        type=Path,
+        metavar="FOLDER",
+        default=Path("out/paper"),
+        help="where tables and pictures go (default: %(default)s)",
+    )
     complete = _command(
         commands,
         "completion",
@@ -243,7 +265,7 @@ def _add_show_commands(commands: Commands) -> None:
         "print a script for shell completion",
         "Print a script that completes sahmc's commands: sahmc completion bash >> ~/.bashrc",
     )
-    complete.add_argument("shell", choices=("bash", "zsh", "tcsh"))
+    complete.add_argument("shell", choices=("bash", "zsh", "tcsh"), help="the shell")
 
 
 def _completion(args: argparse.Namespace) -> int:

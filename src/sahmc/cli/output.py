@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from sahmc._support.frozen import thawed
+from sahmc._support.words import listed, wrapped
 from sahmc._version import __version__
+from sahmc.comparison import Comparison
 from sahmc.results.result import Result
 
 
@@ -23,6 +25,20 @@ def print_result(result: Result, as_json: bool) -> None:
     modes = result.modes() if _has_modes(result) else ()
     if len(modes) > 1:
         print(f"\nModes:\n{modes}")
+
+
+def print_comparison(found: Comparison, doubtful: Sequence[str], as_json: bool) -> None:
+    """Print how models compare, as text or as one JSON object; ``doubtful`` are those whose runs have errors."""
+    if as_json:
+        numbers = {
+            name: {key: column[i] for key, column in found.columns.items()} for i, name in enumerate(found.names)
+        }
+        about = {"sahmc": __version__, "trusted": not doubtful, "models": numbers, "notes": found.notes}
+        print(json.dumps(_plain(about), indent=1, allow_nan=False))
+        return
+    print(found)
+    if doubtful:
+        print(f"\n{wrapped(f'Do not trust this: there are errors in {listed(doubtful)}. See sahmc summary.', '')}")
 
 
 def is_doubtful(result: Result) -> bool:

@@ -91,12 +91,9 @@ def _of_bambi(model: Any) -> Any:
 
 def _require_arguments(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
     """Raise ``ValueError`` for a model of NumPyro that cannot be called with these arguments."""
-    function = inspect.unwrap(model, stop=lambda f: not callable(f)) if callable(model) else model
-    while isinstance(function, partial):
-        function = function.func
-    if "numpyro" not in sys.modules or not inspect.isfunction(function) or not _has_sites(function):
+    if not has_sites(model):
         return
-    signature, name = inspect.signature(model), getattr(function, "__name__", "model")
+    signature, name = inspect.signature(model), getattr(_plain(model), "__name__", "model")
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:
@@ -116,8 +113,20 @@ def _short(values: Any) -> str:
     return "(" + ", ".join("..." for _ in values) + ")"
 
 
-def _has_sites(function: Any) -> bool:
-    """Tell whether the code of a function speaks of ``numpyro.sample``, and does not trace the sites itself."""
+def _plain(function: Any) -> Any:
+    """Return the function that others are wrapped around; anything that is no function as it is."""
+    if callable(function):
+        function = inspect.unwrap(function, stop=lambda f: not callable(f))
+    while isinstance(function, partial):
+        function = function.func
+    return function
+
+
+def has_sites(model: Any) -> bool:
+    """Tell whether a model is a function that speaks of ``numpyro.sample``, and does not trace the sites itself."""
+    function = _plain(model)
+    if "numpyro" not in sys.modules or not inspect.isfunction(function):
+        return False
     numpyro = sys.modules["numpyro"]
     try:
         names = inspect.getclosurevars(function)

@@ -48,11 +48,16 @@ def trace_energy(model: Model, unravel: Unravel, example: Vector, gradient: bool
             require(plain, "a log density must return one real number", what, todo)
             value = jnp.asarray(given)
             require(
-                value.shape == () and jnp.issubdtype(value.dtype, jnp.floating),
+                value.shape == (),
                 "a log density must return one real number",
-                f"an array of shape {value.shape} and type {value.dtype} from a position of dimension {flat.size}",
+                f"an array of shape {value.shape} from a position of dimension {flat.size}",
                 "sum over data and coordinates; the function is given one position, never a batch of chains",
             )
+            todo = "compute it in floating-point numbers; whole numbers have no gradient"
+            if jnp.issubdtype(value.dtype, jnp.complexfloating):
+                todo = "return its real part, by jnp.real, if the imaginary part is 0"
+            ok = jnp.issubdtype(value.dtype, jnp.floating)
+            require(ok, "a log density must return one real number", f"a number of type {value.dtype}", todo)
             return -value.astype(flat.dtype)
 
         def bounded(flat: Vector) -> Any:

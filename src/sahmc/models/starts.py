@@ -21,6 +21,10 @@ ONE_BY_ONE = 256
 """The largest number of chains whose starts are drawn one by one."""
 
 
+class NoStartError(ValueError):
+    """The error of a run that is not told where chains start."""
+
+
 def starting_positions(model: Model, initvals: Any, chains: int, rng_key: jax.Array) -> tuple[jax.Array, Unravel]:
     """Return starting positions (chains, dim), and the map from one of them back to the user's structure.
 
@@ -29,12 +33,11 @@ def starting_positions(model: Model, initvals: Any, chains: int, rng_key: jax.Ar
     """
     named_variables = model.unconstrain if initvals is not None else None
     if initvals is None:
-        require(
-            model.start is not None,
-            "initvals are needed to know what a position looks like",
-            None,
-            "pass one position, a list with one for each chain, or a function of a key; or give a Model start",
-        )
+        if model.start is None:
+            raise NoStartError(
+                "initvals are needed to know what a position looks like; got None. To fix it, pass one position, a "
+                "list with one for each chain, or a function of a key; or give a Model start."
+            )
         initvals = model.start
     if callable(initvals):
         together = _drawn_together(initvals, named_variables, chains, rng_key)

@@ -158,7 +158,8 @@ def _read(target: Path) -> xr.DataTree:
         tree = xr.open_datatree(target, **_engine(target)).load()
         tree.close()
     except Exception as error:  # damaged files end in errors of all kinds
-        raise ValueError(f"{target} cannot be read as a result: {error}. To fix it, pass what save() wrote.") from error
+        todo = "pass what Result.save or `sahmc sample --out` wrote"
+        raise ValueError(f"{target} cannot be read as a result: {error}. To fix it, {todo}.") from error
     written: Any = tree.attrs.get("sahmc_format")
     require(written is not None, "a file must be what Result.save wrote", f"{target}, which is not", "save() first")
     require(

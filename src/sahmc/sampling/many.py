@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +18,7 @@ import numpy as np
 
 from sahmc._support.processes import Processes
 from sahmc._support.validate import as_path, require, require_count, require_flag, require_writable
-from sahmc.models.convert import is_of_numpyro
+from sahmc.models.convert import has_sites, is_of_numpyro
 from sahmc.models.model import Model
 from sahmc.results.result import Result
 from sahmc.run.progress import Progress
@@ -148,6 +149,7 @@ def _one(model: Callable[..., Any] | Model, data: Any, options: Mapping[str, Any
     kwargs = data if isinstance(data, dict) else {}
 
     def given(function: Callable[..., Any]) -> Callable[[Any], Any]:
+        _require_data(function, args, kwargs)
         return lambda x: function(x, *args, **kwargs)
 
     with warnings.catch_warnings():
@@ -156,11 +158,38 @@ def _one(model: Callable[..., Any] | Model, data: Any, options: Mapping[str, Any
             name = "log_likelihood" if model.has_prior else "log_density"
             change: dict[str, Any] = {name: given(getattr(model, name))}
             posterior: Any = dataclasses.replace(model, **change)
-        elif is_of_numpyro(model, args, kwargs):
+        elif _is_of_numpyro(model, args, kwargs):
             return sample(model, model_args=args, model_kwargs=kwargs, progressbar=False, **options)
         else:
             posterior = given(model)
         return sample(posterior, progressbar=False, **options)
+
+
+def _is_of_numpyro(model: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    """Tell whether a model is one of NumPyro, a function of the data alone."""
+    try:
+        return is_of_numpyro(model, args, kwargs)
+    except Exception:  # a log density, which takes the data for a position
+        if has_sites(model):
+            raise
+        return False
+
+
+def _require_data(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    """Raise ``ValueError`` for a function that cannot be called with a position and the data."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some have none
+        return
+    position, wrong = () if has_sites(function) else (None,), ""
+    try:
+        signature.bind(*position, *args, **kwargs)
+    except TypeError as error:
+        wrong = str(error)
+    must = "model must take a position and the data, or the data alone if it is one of NumPyro"
+    given = f"{getattr(function, '__name__', type(function).__name__)}{signature}: {wrong}"
+    todo = "write log_density(x, data); a tuple is several arguments, a dict those of its names"
+    require(not wrong, must, given, todo)
 
 
 def _unpacked(call: bytes) -> Result:

@@ -28,15 +28,15 @@ DRIFT_WARNING, DRIFT_ERROR = 5.0, 10.0
 """The most standard errors between the means of the two halves of the draws."""
 LEAST_EFFICIENCY = 0.02
 """The share of the draws that the weights must leave effective."""
-HEAVIEST_DRAW = 0.1
-"""The share of the weight that one draw may carry."""
+HEAVIEST_DRAW, EQUAL_SHARES = 0.1, 3.0
+"""The share of the weight that one draw may carry, and how many times an equal share it may, where draws are few."""
 
 
 def check_weights(record: RunRecord) -> Iterator[Finding]:
     """Check that the weight does not lie on too few draws."""
     weight = record.weight
     heaviest, efficiency = float(weight.max()), kish_efficiency(weight)
-    if heaviest > HEAVIEST_DRAW:
+    if heaviest > max(HEAVIEST_DRAW, EQUAL_SHARES / weight.size):
         sentence = f"One draw carries {heaviest:.0%} of the weight."
         yield Finding("weights", ERROR, sentence, heaviest, "Raise tune, so that theta is learnt better.")
     elif efficiency < LEAST_EFFICIENCY:

@@ -21,11 +21,11 @@ THETA_GAP = 0.5
 HOME_WARNING, HOME_ERROR = 0.1, 0.01
 """The least visits to beta = 1, over those desired."""
 LEAST_ROUND_TRIPS = 10
-"""The round trips that all chains together should make."""
+"""The round trips that all chains together should make, where there is somewhere to travel."""
 FEW_JUMPS = 100
-"""The accepted jumps that make up for missing round trips."""
+"""The accepted jumps of each chain that make up for missing round trips; fewer of all together are hardly any."""
 FEWEST_TRIPS = 5
-"""The round trips without which the evidence is not known."""
+"""The round trips without which the evidence is not known, where there is somewhere to travel."""
 EVIDENCE_GAP, EVIDENCE_ERRORS = 0.05, 4.0
 """The nats, and the standard errors more, by which two estimates of the log evidence may differ."""
 SHORT_LADDER = 0.3

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from sahmc._support.words import counted
-from sahmc.results.findings.words import ERROR, WARNING
+from sahmc.results.findings.words import ERROR, GO_ON, WARNING
 from sahmc.results.records import Finding, RunRecord
 from sahmc.results.warmup_record import FEWEST_CHAINS
 
@@ -38,7 +38,7 @@ def check_moves(record: RunRecord) -> Iterator[Finding]:
     settings, chains = record.settings, record.draws.energy.shape[0]
     if settings["interrupted"]:
         made, asked = record.draws.energy.shape[1], settings["draws"]
-        yield Finding("interrupted", WARNING, f"Interrupted: {made} of {asked} draws were made.", made, "Run it again.")
+        yield Finding("interrupted", WARNING, f"Interrupted: {made:,} of {asked:,} draws were made.", made, GO_ON)
     if _flat(record):
         yield Finding(
             "stuck",
@@ -60,10 +60,11 @@ def check_moves(record: RunRecord) -> Iterator[Finding]:
     yield from _trajectories(record)
     yield from _precision(record)
     if chains < FEWEST_CHAINS and record.warmup.climb is not None:
+        forget = "it forgets its" if chains == 1 else "they forget their"
         yield Finding(
             "few-chains",
             WARNING,
-            f"With {counted(chains, 'chain')} it cannot be seen whether they forget their mode at the top.",
+            f"With {counted(chains, 'chain')} it cannot be seen whether {forget} mode at the top.",
             chains,
             f"Run {FEWEST_CHAINS} or more; 32 cost little more time.",
         )
