@@ -247,9 +247,7 @@ def test_old_arviz_says_what_to_do(runs, tree):
 @pytest.mark.parametrize("argument", ["log_likelihood", "posterior_predictive", "prior"])
 def test_what_needs_the_model_says_so(runs, argument):
     loaded = sahmc.Result(runs["wide"].record)
-    with pytest.raises(
-        ValueError, match=f"{argument}=True needs the model and whole positions; got 'a result that was"
-    ):
+    with pytest.raises(ValueError, match=f"{argument}=True needs the run that made the draws; got 'a result that was"):
         loaded.to_datatree(**{argument: True})
     bare = dataclasses.replace(runs["wide"], live=dataclasses.replace(runs["wide"].live, predictor=None))
     with pytest.raises(ValueError, match=f"{argument}=True needs a model of NumPyro, PyMC or Stan"):

@@ -1,7 +1,9 @@
 """Runs that go on: to more draws, until a precision is reached, or until a limit comes."""
 
+import copy
 import dataclasses
 import inspect
+import pickle
 import time
 
 import jax.numpy as jnp
@@ -12,8 +14,10 @@ from plans import plan_for
 import sahmc
 from sahmc.results.precision import Shortfall
 from sahmc.run import limits as limits_module
+from sahmc.run.journal import RESULT
 from sahmc.run.limits import FEWEST_DRAWS, Limits
 from sahmc.sampling import rounds
+from sahmc.warmup.warm_start import known_from, may_serve
 
 pytestmark = pytest.mark.filterwarnings("ignore:sahmc found problems")
 SHORT = dict(tune=100, chains=8, random_seed=1, progressbar=False)
@@ -190,8 +194,46 @@ def test_another_posterior_starts_from_a_result(short):
     loaded = dataclasses.replace(short, live=None)
     cold = sahmc.sample(log_density, loaded, draws=10, **SHORT)
     assert not cold.settings["warm_start"]
-    with pytest.raises(ValueError, match="2 numbers there, 3 here"):
+    with pytest.raises(ValueError, match=r"x \(2,\) there, x \(3,\) here"):
         sahmc.sample(sahmc.Model(log_density=log_density, start=lambda key: jnp.zeros(3)), short, **SHORT)
+
+
+def test_a_warm_start_in_a_folder_goes_on_there(short, tmp_path):
+    """What the earlier run knew is stored with the arguments."""
+    longer = sahmc.sample(log_density, short, draws=30, **SHORT)
+    begun = sahmc.sample(log_density, short, draws=10, checkpoint=tmp_path / "run", **SHORT)
+    (tmp_path / "run" / RESULT).unlink()
+    assert bits(sahmc.resume(tmp_path / "run", progressbar=False)) == bits(begun)
+    assert bits(begun.extend(10, progressbar=False).extend(10, progressbar=False)) == bits(longer)
+    again = sahmc.resume(tmp_path / "run", progressbar=False)
+    assert again.settings["warm_start"] and bits(again) == bits(longer)
+
+
+def test_a_warm_start_asks_for_a_run_of_the_same_kind(short):
+    warm, plan = short.live.warm, plan_for(sahmc.Model(log_density=log_density))
+    known = known_from(warm, False, np.zeros(8))
+    apart = dataclasses.replace(plan, has_prior=True)
+    assert may_serve(known, plan) and may_serve(known, apart)
+    heat = known._replace(kernel=dataclasses.replace(known.kernel, reference=None))
+    assert may_serve(heat, plan) and not may_serve(heat, apart)
+    assert not may_serve(heat._replace(has_prior=True), plan)
+    assert not may_serve(known, dataclasses.replace(plan, theta="per-chain"))
+    own = warm.state.sahmc.theta
+    state = warm.state._replace(sahmc=warm.state.sahmc._replace(theta=own._replace(theta=own.theta[None])))
+    assert known_from(warm._replace(state=state), False, np.zeros(8)) is None
+    assert known_from(warm._replace(prior_mass=(0.0, 0.1)), False, np.zeros(8)) is None
+
+
+def test_names_of_axes_stay(short):
+    named = short.assign_coords({"axis": ["east", "north"]}, {"x": ["axis"]})
+    assert list(named.extend(10, progressbar=False).summary().to_dataframe().index) == ["x[east]", "x[north]"]
+
+
+def test_a_copy_has_the_run(short):
+    for again in (copy.copy(short), copy.deepcopy(short)):
+        assert again is not short and again.record is short.record and again.live is short.live
+    with pytest.raises(ValueError, match=r"a result that was loaded, or came from another process.*checkpoint="):
+        pickle.loads(pickle.dumps(short)).extend(10)
 
 
 def test_nothing_of_the_warm_up_depends_on_the_number_of_draws():

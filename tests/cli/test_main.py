@@ -227,6 +227,7 @@ def test_a_run_that_is_not_to_be_trusted_exits_with_three_and_tells_programs_why
         (["sample", "empty.py"], "log_density"),
         (["sample", "good.py:other"], "log_density"),
         (["sample", "good.py", "--init", "a,b"], "--init"),
+        (["sample", "named.py", "--init", '{"loc": 0}'], "which are 'loc'; got 'location'"),
         (["sample", "good.py", "--init", '{"mu": "zero"}'], "--init"),
         (["sample", "good.py", "--init", '{"mu": [1, [2]]}'], "--init"),
         (["sample", "good.py", "--init", '{"mu": '], "--init"),
@@ -252,6 +253,7 @@ def test_bad_usage_is_told_without_a_traceback(args, word, tmp_path, capsys, mon
     (tmp_path / "broken.py").write_text("x = 1\nx.y.z\n")
     (tmp_path / "empty.py").write_text("x = 1\n")
     (tmp_path / "good.py").write_text("def log_density(x):\n    return -(x**2).sum()\n")
+    (tmp_path / "named.py").write_text("def log_density(x):\n    return -(x['location'] ** 2)\n")
     (tmp_path / "there.nc").write_text("something")
     code, _, err = said(capsys, *args)
     assert code == 2 and word in err and "Traceback" not in err

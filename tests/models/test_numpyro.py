@@ -147,6 +147,7 @@ def test_initvals_are_constrained_values():
     back = made.constrain(made.unconstrain(values))
     for k, v in values.items():
         np.testing.assert_allclose(back[k], v, rtol=1e-5)
+    assert "mean" in back and made.unconstrain(back).keys() == values.keys()  # a draw, deterministics and all
     with pytest.raises(ValueError, match=r"no \['scale'\] and an unknown \['scales'\]"):
         made.unconstrain({"offset": 0.1, "slope": values["slope"], "scales": 0.5})
 

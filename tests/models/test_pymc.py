@@ -131,6 +131,8 @@ def test_initvals_may_be_of_some_variables():
     made = sahmc.from_pymc(regression())
     back = made.constrain(made.unconstrain({"scale": 0.25}))
     np.testing.assert_allclose(back["scale"], 0.25, rtol=1e-5)
+    draw = {name: np.asarray(value) for name, value in back.items()}  # deterministics and all
+    np.testing.assert_allclose(made.constrain(made.unconstrain(draw))["scale"], 0.25, rtol=1e-5)
     with pytest.raises(ValueError, match=r"free variables.*'scales'"):
         made.unconstrain({"scales": 0.25})
 

@@ -15,7 +15,7 @@ from sahmc._support.traced import TracedFunction, trace
 from sahmc._support.types import PositionFn, Unravel
 from sahmc._support.validate import require
 from sahmc.models.model import Model
-from sahmc.models.positions import Unpacker
+from sahmc.models.positions import Unpacker, called
 
 Vector = Float[Array, " dim"]
 """A flat position."""
@@ -41,7 +41,7 @@ def trace_energy(model: Model, unravel: Unravel, example: Vector, gradient: bool
 
     def energy_of(log_density: PositionFn, gradient: bool) -> Callable[[Vector], Any]:
         def energy(flat: Vector) -> Any:
-            given = log_density(unravel(flat))
+            given = called(log_density, unravel(flat), "a log density")
             plain = isinstance(given, (int, float, np.generic, np.ndarray, jax.Array))
             what = "None" if given is None else f"a {type(given).__name__}"
             todo = "end the function with `return`" if given is None else "return one, by jnp.sum, say"
@@ -115,7 +115,7 @@ def trace_keep(keep: PositionFn, unpack: Unpacker, example: Vector) -> TracedFun
 
     ``unpack`` turns a flat position into what ``keep`` takes, and ``example`` is one flat position.
     """
-    kept = _traced(lambda flat: jax.tree.map(jnp.asarray, keep(unpack(flat))), example, "keep")
+    kept = _traced(lambda flat: jax.tree.map(jnp.asarray, called(keep, unpack(flat), "keep")), example, "keep")
     require(kept.returns.num_leaves, "keep must return arrays", "none", "return what you want to look at")
     return kept
 

@@ -41,6 +41,7 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
     )
     simplexes = [name for name, site in latent.items() if _is_simplex(site)]
     example = {**setup.param_info.z, **{name: logits_of(sites[name]["value"]) for name in simplexes}}
+    following = {name for name, site in sites.items() if site["type"] == "deterministic"}
     given = partial(_substituted, seeded, simplexes)
 
     def start(rng_key: Any) -> Any:
@@ -51,6 +52,7 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
 
     def unconstrain(variables: Mapping[str, Any]) -> Any:
         known = ", ".join(map(repr, example))
+        variables = {name: value for name, value in variables.items() if name not in following}
         missing, stray = sorted(example.keys() - variables.keys()), sorted(variables.keys() - example.keys())
         given = " and ".join(
             words for words, names in ((f"no {missing}", missing), (f"an unknown {stray}", stray)) if names

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ from jax.flatten_util import ravel_pytree
 
 from sahmc._support.compiled import compiled
 from sahmc._support.traced import TracedFunction, trace
-from sahmc._support.types import Position, Unravel
+from sahmc._support.types import Position, PositionFn, Unravel
 from sahmc._support.validate import require
 from sahmc.models.model import Labels, Model
 
@@ -46,6 +47,22 @@ def flatten(position: Position, where: str) -> tuple[jax.Array, Unravel]:
     flat, unravel = ravel_pytree(jax.tree.map(jnp.asarray, position))
     require(flat.size > 0, "a position must hold at least one number", f"{where} is empty", "pass a non-empty array")
     return flat, unravel
+
+
+def called(function: PositionFn, position: Position, what: str) -> Any:
+    """Return a user's function of a position; raise ``ValueError`` about ``what`` if it reads a key that is not there.
+
+    The position may also be named variables.
+    """
+    try:
+        return function(position)
+    except KeyError as error:
+        key = error.args[0] if error.args else None
+        if not isinstance(position, Mapping) or key in position:
+            raise
+        known = ", ".join(map(repr, named(position)))
+        must = f"{what} must read keys that are there, which are {known}"
+        raise ValueError(f"{must}; got {key!r}. To fix it, use one of these, or start from a dict with it.") from error
 
 
 @dataclass(frozen=True)

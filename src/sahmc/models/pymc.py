@@ -160,6 +160,9 @@ def _initial_point(model: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     from pymc.initial_point import make_initial_point_fn
 
     known = [variable.name for variable in model.free_RVs]
+    if all(name in values for name in known):  # a draw, whose deterministics follow from it
+        following = {variable.name for variable in model.deterministics}
+        values = {name: value for name, value in values.items() if name not in following}
     stray = [name for name in values if name not in known]
     require(not stray, f"initvals must be of the free variables {known}", f"{stray}", "drop or rename them")
     return make_initial_point_fn(model=model, overrides=dict(values), return_transformed=True)(0)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import jax
@@ -15,7 +16,7 @@ from sahmc._support.types import Unravel
 from sahmc._support.validate import require
 from sahmc.models.energy import BaseEnergy
 from sahmc.models.model import Model
-from sahmc.models.positions import flatten, structure
+from sahmc.models.positions import called, flatten, structure
 
 ONE_BY_ONE = 256
 """The largest number of chains whose starts are drawn one by one."""
@@ -31,7 +32,7 @@ def starting_positions(model: Model, initvals: Any, chains: int, rng_key: jax.Ar
     ``initvals`` is one position, a list with one for each chain, a function of a key, or None for starts that the model
     draws. For a model that names its variables it holds these in place of positions.
     """
-    named_variables = model.unconstrain if initvals is not None else None
+    named_variables = None if initvals is None or model.unconstrain is None else partial(_position, model.unconstrain)
     if initvals is None:
         if model.start is None:
             raise NoStartError(
@@ -66,6 +67,13 @@ def starting_positions(model: Model, initvals: Any, chains: int, rng_key: jax.Ar
             "build every start in the same way",
         )
     return jnp.asarray(np.stack([np.asarray(flat) for flat in flats])), unravels[0]
+
+
+def _position(unconstrain: Callable[[Any], Any], variables: Any) -> Any:
+    """Return the position of named variables, or raise ``ValueError`` if they are not named."""
+    ok, what = isinstance(variables, Mapping), type(variables).__name__
+    require(ok, "initvals of a model that names its variables are dicts of them", f"a {what}", "pass values by name")
+    return called(unconstrain, variables, "unconstrain")
 
 
 def _check_one(model: Model, position: Any, chains: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any, Protocol, runtime_checkable
@@ -60,7 +61,7 @@ class Result(RecordView, PlotMethods):
     """The draws of the tilted density, and the weights that give the posterior back. Arrays lead with (chain, draw).
 
     ``record`` holds all the data there is, immutable and grouped; the attributes below are parts of it. ``live`` is the
-    run that made the draws, None in a result that was loaded.
+    run that made the draws, None in a result that was loaded or came from another process.
     """
 
     record: RunRecord
@@ -69,6 +70,14 @@ class Result(RecordView, PlotMethods):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the record alone."""
         return Result, (self.record,)
+
+    def __copy__(self) -> Result:
+        """Return a result with the same record, which nothing can change, and the same run."""
+        return Result(self.record, self.live)
+
+    def __deepcopy__(self, memo: Any) -> Result:
+        """Return what ``__copy__`` does."""
+        return copy(self)
 
     def extend(self, draws: int, *, progressbar: bool = True) -> Result:
         """Return the result of the same run with ``draws`` more draws of each chain; this one stays as it is.
@@ -79,11 +88,8 @@ class Result(RecordView, PlotMethods):
         """
         require_count(draws, "draws")
         require_flag(progressbar, "progressbar")
-        must = "extend needs the run that made the draws"
-        todo = "call it on the result that sample returned, or sahmc.resume on the folder of a run"
-        require(self.live is not None, must, "a result that was loaded", todo)
-        assert self.live is not None
-        return self.live.extend(draws, progressbar)
+        longer = self._running("extend").extend(draws, progressbar)
+        return Result(dataclasses.replace(longer.record, labels=self.record.labels), longer.live)
 
     def expectation(self, fn: PositionFn | None = None) -> Expectation:
         """Return the posterior mean of ``fn`` and its Monte Carlo standard error.
@@ -330,16 +336,24 @@ class Result(RecordView, PlotMethods):
         found = self._alive(f"{what} of a run that did not look for modes").assign_modes(self.record.draws)
         return dataclasses.replace(self.record, modes=found)
 
-    def _alive(self, what: str) -> LiveRun:
+    def _running(self, what: str) -> LiveRun:
         """Return the run that made the draws, or raise ``ValueError``, saying that ``what`` needs it."""
         require(
-            self.live is not None and self.live.has_positions,
-            f"{what} needs the model and whole positions",
-            "a result that was loaded, or sampled with keep=",
-            "call it on the result that sample returned, and sample without keep=",
+            self.live is not None,
+            f"{what} needs the run that made the draws",
+            "a result that was loaded, or came from another process, which has none any more",
+            "call it on the result that sample returned; or sample with checkpoint= and call it on what sahmc.resume "
+            "returns",
         )
         assert self.live is not None
         return self.live
+
+    def _alive(self, what: str) -> LiveRun:
+        """Return the run that made the draws, if it has whole positions, or raise ``ValueError``; see ``_running``."""
+        live = self._running(what)
+        must = f"{what} needs whole positions"
+        require(live.has_positions, must, "a result that was sampled with keep=", "sample without keep=")
+        return live
 
     def __repr__(self) -> str:
         return as_text(overview(self.record))

@@ -58,7 +58,7 @@ def identity(ready: Prepared, seed: Any, kept: TracedFunction | None, save_warmu
         "values": _values(ready),
         "keep": None if kept is None else (kept.steps, kept.constants()),
         "symmetries": None if plan.symmetries is None else str(plan.symmetries.each),
-        "earlier": None if plan.earlier is None else (plan.earlier.setup.kernel, plan.earlier.state.sahmc.theta),
+        "earlier": plan.earlier,
     }
     return {
         **{name: getattr(plan, name) for name in PLAIN},

@@ -65,7 +65,7 @@ class Plan:
     symmetries: Symmetries | None = None
     """The symmetries of the posterior, once they are known; None if there are none."""
     earlier: Any = None
-    """The outcome of the warm-up of an earlier run, which serves in place of pilot, climb and reference, if any."""
+    """The part of an earlier run that serves in place of pilot, climb and reference, if any."""
 
     @property
     def needs_pilot(self) -> bool:

@@ -58,12 +58,10 @@ def prepare(model: Model, plan: Plan, initvals: Any, rng_key: Key[Array, ""]) ->
     ``initvals`` are those of ``sample``. Starts that the model itself draws are drawn again where its density is zero
     or undefined, and taken from other chains where that does not help.
     """
-    positions, unravel = starting_positions(model, initvals, plan.chains, rng_key)
-    plan.kernel.check(positions.shape[1])
-    plan = dataclasses.replace(plan, kernel=plan.kernel.bound(unravel, positions[0]))
-    energy_fn = trace_energy(model, unravel, positions[0], plan.kernel.uses_gradient)
+    ready = prepare_at(model, plan, *starting_positions(model, initvals, plan.chains, rng_key))
+    positions = ready.positions
     for attempt in range(1, MOST_START_ATTEMPTS if initvals is None else 1):
-        lost = ~finite_starts(evaluate_starts(energy_fn, positions)[1].chains)
+        lost = ~finite_starts(evaluate_starts(ready.energy_fn, positions)[1].chains)
         if not lost.any():
             break
         if attempt >= START_ATTEMPTS and not lost.all():
@@ -71,6 +69,14 @@ def prepare(model: Model, plan: Plan, initvals: Any, rng_key: Key[Array, ""]) ->
             break
         again, _ = starting_positions(model, None, plan.chains, jax.random.fold_in(rng_key, attempt))
         positions = positions.at[np.flatnonzero(lost)].set(again[np.flatnonzero(lost)])
+    return ready._replace(positions=positions)
+
+
+def prepare_at(model: Model, plan: Plan, positions: Float[Array, "chains dim"], unravel: Unravel) -> Prepared:
+    """Prepare a run whose chains start from these ``positions``, which ``unravel`` gives the user's structure."""
+    plan.kernel.check(positions.shape[1])
+    plan = dataclasses.replace(plan, kernel=plan.kernel.bound(unravel, positions[0]))
+    energy_fn = trace_energy(model, unravel, positions[0], plan.kernel.uses_gradient)
     return Prepared(plan, energy_fn, positions, unravel, model.predictor)
 
 

@@ -43,7 +43,7 @@ from sahmc.run.progress_display import progress
 from sahmc.run.stage import StageRunner
 from sahmc.run.start import Prepared, parse_seed, start_chains
 from sahmc.run.symmetries import check_symmetries, with_symmetries
-from sahmc.sampling.earlier import prepare_from, with_earlier
+from sahmc.sampling.earlier import Earlier, as_earlier, prepare_from, with_earlier
 from sahmc.sampling.outcome import Outcome, Run
 from sahmc.sampling.read_back import keep_result, read_back
 from sahmc.sampling.rounds import draw_in_rounds
@@ -221,7 +221,6 @@ def sample(
     }
     given = {
         "model": model,
-        "initvals": initvals,
         "model_args": model_args,
         "model_kwargs": model_kwargs,
         "symmetries": symmetries,
@@ -245,7 +244,8 @@ def sample(
     seed, rng_key = parse_seed(agreed(known["seed"] if known is not None and random_seed is None else random_seed))
     key_start, key_run = jax.random.split(rng_key)
     with jax.default_device(where.first), ExitStack() as stack:
-        if plan.chains > MANY and not isinstance(initvals, (list, Result)):  # before their starts are made
+        initvals = as_earlier(initvals, plan.chains, key_start)
+        if plan.chains > MANY and not isinstance(initvals, (list, Earlier)):  # before their starts are made
             one = starting_positions(model, initvals, 1, key_start)[0]
             require_memory(plan, one.size, one.itemsize, where, True, None)
         ready = with_symmetries(model, prepare_from(model, plan, initvals, key_start), symmetries)
@@ -255,6 +255,7 @@ def sample(
         (_, dim), itemsize = ready.positions.shape, ready.positions.itemsize
         size = None if kept is None else numbers_of(kept, ready.positions[0])
         require_memory(plan, dim, itemsize, where, checkpoint is not None, size)
+        given["initvals"] = initvals
         opened = partial(open_journal, checkpoint, lambda: identity(ready, seed, kept, save_warmup), seed, given)
         journal, presses = opened(), Interrupts()
         stack.enter_context(interrupts(presses))

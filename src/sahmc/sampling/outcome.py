@@ -40,7 +40,7 @@ from sahmc.run.start import Prepared, start_chains
 from sahmc.tilt.bridge import bridge_to_reference
 from sahmc.tilt.importance import log_normalise
 from sahmc.tilt.tilts import TemperedTilt, Tilt
-from sahmc.warmup.reference import Stay
+from sahmc.warmup.reference import Beside
 from sahmc.warmup.tempered import WarmupContext
 from sahmc.warmup.warm_start import warm_start
 from sahmc.warmup.warmup import WarmedUp, warm_up
@@ -328,7 +328,7 @@ def _ends(tilt: Tilt, visits: np.ndarray) -> tuple[int, int]:
     return int(seen[0]), int(seen[-1])
 
 
-def _bridge(record: RunRecord, beside: Stay, positions: np.ndarray) -> tuple[float, float]:
+def _bridge(record: RunRecord, beside: Beside, positions: np.ndarray) -> tuple[float, float]:
     """Return the log of the integral of the density and its error, by a bridge to the reference ``beside`` the ladder.
 
     ``positions`` are the draws as vectors, (chain, draw, dim).

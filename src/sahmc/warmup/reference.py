@@ -67,6 +67,17 @@ class Stay(NamedTuple):
     """The gradients spent on the search for modes and on the reference."""
 
 
+class Beside(NamedTuple):
+    """A reference that was fitted but in which the ladder does not end, for a bridge to it."""
+
+    reference: Reference
+    """The reference, q."""
+    points: np.ndarray
+    """Draws of q, (draw, dim)."""
+    high: np.ndarray
+    """The energies E = -log density + log q of these."""
+
+
 class Referred(NamedTuple):
     """The outcome of the way down from the reference."""
 

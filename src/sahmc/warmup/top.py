@@ -22,7 +22,7 @@ from sahmc.tilt.bridge import bridge_to_reference
 from sahmc.warmup.curve import fit_curve
 from sahmc.warmup.explore import Landscape
 from sahmc.warmup.pilot import PilotOutcome
-from sahmc.warmup.reference import Referred, Stay, come_down, stay_in_modes
+from sahmc.warmup.reference import Beside, Referred, Stay, come_down, stay_in_modes
 from sahmc.warmup.tempered import WarmupContext
 
 LEAST_OVERLAP = 0.25
@@ -84,9 +84,11 @@ class Top:
         return None if self.referred is None else self.referred.record
 
     @property
-    def beside(self) -> Stay | None:
+    def beside(self) -> Beside | None:
         """The reference that was fitted but in which the ladder does not end, if any."""
-        return self.stay if self.referred is None else None
+        if self.stay is None or self.referred is not None:
+            return None
+        return Beside(self.stay.reference, self.stay.points, self.stay.high)
 
 
 def choose_top(context: WarmupContext, piloted: PilotOutcome, found: Landscape) -> Top:

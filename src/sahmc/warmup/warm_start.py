@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,58 +11,114 @@ from sahmc._support.pytree import updated
 from sahmc.kernels.around import plain
 from sahmc.kernels.jump import Jump
 from sahmc.landscape.curvature import energies_and_gradients
-from sahmc.landscape.mode_finder import FarLook
+from sahmc.landscape.mode_finder import FarLook, ModeFinder
+from sahmc.landscape.modes import Modes
 from sahmc.landscape.reference import refer
+from sahmc.results.warmup_record import WarmupRecord
 from sahmc.run.move import RunState, Setup
 from sahmc.run.plan import Plan
 from sahmc.run.start import evaluate_starts
 from sahmc.tilt.theta import desired_frequencies
 from sahmc.tilt.tilts import TemperedTilt
 from sahmc.warmup.adapt import POSTERIOR_SHARE, adapt, begin_adaptation, favour_posterior, freeze
-from sahmc.warmup.reference import Stay
+from sahmc.warmup.reference import Beside
 from sahmc.warmup.tempered import WarmupContext
 from sahmc.warmup.warmup import WarmedUp
 
 
-def may_serve(earlier: WarmedUp, plan: Plan) -> bool:
-    """Tell whether the ladder and the kernel of an earlier warm-up are such as the plan would have found.
+class Known(NamedTuple):
+    """The part of an earlier run that serves another: arrays, and nothing of its model, so that it can be stored."""
 
-    They are where both leave the ladder of a tempered tilt to the warm-up, with the same kind of kernel. Where modes
-    have copies, or the mass of a prior had to be measured, the posterior itself must be looked at again.
+    has_prior: bool
+    """Whether its model kept the prior apart."""
+    tilt: TemperedTilt
+    """The tilt, with its ladder."""
+    kernel: Jump
+    """The kernel, tuned."""
+    desired: np.ndarray
+    """The desired visiting frequencies."""
+    theta: np.ndarray
+    """The theta that was frozen."""
+    steps: np.ndarray
+    """The step size at each level, as a multiple of the kernel's."""
+    scale: np.ndarray
+    """The spread of each coordinate within a mode, (dim,)."""
+    draws: np.ndarray
+    """The draws (draw, dim) that the finder knew."""
+    stage: np.ndarray
+    """The number of the stage that made each of them."""
+    modes: Modes
+    """The modes that were known."""
+    record: WarmupRecord
+    """The record of the warm-up."""
+    beside: Beside | None
+    """The reference that was fitted but in which the ladder does not end, if any."""
+    energy: np.ndarray
+    """The energies, on which the tilt acted, of the draws from which chains start, (chain,)."""
+
+
+def known_from(earlier: WarmedUp, has_prior: bool, energy: np.ndarray) -> Known | None:
+    """Return what may serve of an earlier warm-up; None if nothing may.
+
+    It may where the ladder of a tempered tilt was left to the warm-up. Where modes have copies, or the mass of a prior
+    had to be measured, the posterior itself must be looked at again. ``has_prior`` and ``energy`` are those of
+    ``Known``.
     """
-    tilt, kernel = earlier.setup.tilt, earlier.setup.kernel
-    alike = plan.tilt is TemperedTilt and isinstance(tilt, TemperedTilt) and earlier.record.climb is not None
-    alike = alike and plain(kernel).name == plan.kernel.name and plan.kernel.tunes_step_size
-    alike = alike and isinstance(kernel, Jump) and plan.jumps and plan.theta == "shared"
-    asks = kernel.reference is not None if isinstance(kernel, Jump) else False
-    alike = alike and (plan.reference or not asks)
-    return alike and earlier.symmetries is None and plan.symmetries is None and earlier.prior_mass is None
+    tilt, kernel, theta = earlier.setup.tilt, earlier.setup.kernel, np.asarray(earlier.state.sahmc.theta.theta)
+    if not isinstance(tilt, TemperedTilt) or not isinstance(kernel, Jump) or theta.ndim > 1:
+        return None
+    if earlier.record.climb is None or earlier.symmetries is not None or earlier.prior_mass is not None:
+        return None
+    return Known(
+        has_prior=has_prior,
+        tilt=tilt,
+        kernel=kernel,
+        desired=np.asarray(earlier.setup.desired),
+        theta=theta,
+        steps=np.exp(np.asarray(earlier.state.steps.log_average, float)),
+        scale=earlier.finder.scale,
+        draws=earlier.finder.draws,
+        stage=earlier.finder.stage,
+        modes=earlier.modes,
+        record=earlier.record,
+        beside=earlier.beside,
+        energy=np.asarray(energy, float),
+    )
 
 
-def warm_start(context: WarmupContext, state: RunState, earlier: WarmedUp, save: bool) -> WarmedUp:
+def may_serve(known: Known, plan: Plan) -> bool:
+    """Tell whether the ladder and the kernel of an earlier run are such as the plan would have found.
+
+    They are where the plan leaves the ladder of a tempered tilt to the warm-up as well, with the same kind of kernel,
+    and the tilt acts on the same part of the energy.
+    """
+    refers = known.kernel.reference is not None
+    alike = plan.tilt is TemperedTilt and plan.jumps and plan.theta == "shared" and plan.symmetries is None
+    alike = alike and plain(known.kernel).name == plan.kernel.name and plan.kernel.tunes_step_size
+    return alike and (plan.reference if refers else known.has_prior == plan.has_prior)
+
+
+def warm_start(context: WarmupContext, state: RunState, earlier: Known, save: bool) -> WarmedUp:
     """Look for modes, and learn theta and step sizes, by what an earlier warm-up knows; all else is as it was there.
 
     ``state`` holds the chains at their starts, and ``save`` tells whether to keep the draws of the adaptation.
     """
-    old, kernel = earlier.setup, earlier.setup.kernel
-    assert isinstance(kernel, Jump)
+    tilt, kernel = earlier.tilt, earlier.kernel
     plan = replace(context.plan, moves=kernel.moves, has_prior=context.plan.has_prior or kernel.reference is not None)
     runner = replace(context.runner, progress_per_move=context.plan.moves / kernel.moves)
-    finder = replace(earlier.finder, energy_fn=context.energy_fn)
+    finder = ModeFinder(context.energy_fn, earlier.scale, earlier.draws, earlier.stage)
     position = np.asarray(state.sahmc.chains.position)
     found = finder.find(position, earlier.modes, FarLook(position, plan.search_batches, plan.probes))
     kernel = updated(kernel, modes=found.jumps)
 
     energy_fn = context.energy_fn if kernel.reference is None else refer(context.energy_fn, kernel.reference)
     _, there = evaluate_starts(energy_fn, state.sahmc.chains.position)
-    _, before = evaluate_starts(old.energy_fn, state.sahmc.chains.position)
-    rise = np.asarray(there.chains.energy, float) - np.asarray(before.chains.energy, float)
+    rise = np.asarray(there.chains.energy, float) - earlier.energy
     theta_0 = _theta(earlier, float(np.median(rise[np.isfinite(rise)])) if np.isfinite(rise).any() else 0.0)
-    desired = desired_frequencies(None, old.tilt.num_regions).astype(old.desired.dtype)
-    setup = Setup(energy_fn, old.tilt, kernel, desired, plan.gain_used, plan.target_accept)
+    desired = desired_frequencies(None, tilt.num_regions).astype(earlier.desired.dtype)
+    setup = Setup(energy_fn, tilt, kernel, desired, plan.gain_used, plan.target_accept)
     state = state._replace(sahmc=state.sahmc._replace(chains=there.chains))
-    steps = np.exp(np.asarray(earlier.state.steps.log_average, float))
-    state = begin_adaptation(state, setup, plan.theta, theta_0, steps)
+    state = begin_adaptation(state, setup, plan.theta, theta_0, earlier.steps)
 
     adapted = adapt(WarmupContext(runner, energy_fn, plan), state, setup, finder, found.jumps, save)
     state = freeze(adapted.state, adapted.visits, plan)
@@ -76,7 +133,7 @@ def warm_start(context: WarmupContext, state: RunState, earlier: WarmedUp, save:
         late=0,
         gradients={"pilot": 0, "climb": 0, "modes": found.spent + adapted.gradients_modes, "adapt": adapted.gradients},
     )
-    easy = int(adapted.modes.num) == 1 and not record.still_new and float(old.desired[0]) > POSTERIOR_SHARE
+    easy = int(adapted.modes.num) == 1 and not record.still_new and float(earlier.desired[0]) > POSTERIOR_SHARE
     state, setup = favour_posterior(state, adapted.setup, plan, easy)
     return WarmedUp.after(
         adapted,
@@ -89,16 +146,15 @@ def warm_start(context: WarmupContext, state: RunState, earlier: WarmedUp, save:
     )
 
 
-def _theta(earlier: WarmedUp, rise: float) -> np.ndarray:
+def _theta(earlier: Known, rise: float) -> np.ndarray:
     """Return the theta of an earlier run, for equal frequencies, where all energies are ``rise`` higher."""
-    tilt, desired = earlier.setup.tilt, np.asarray(earlier.setup.desired, float)
-    assert isinstance(tilt, TemperedTilt)
-    theta = np.asarray(earlier.state.sahmc.theta.theta, float) + np.log(desired * len(desired))
-    theta -= rise * np.asarray(tilt.partition.betas, float)
+    desired = earlier.desired.astype(float)
+    theta = earlier.theta.astype(float) + np.log(desired * len(desired))
+    theta -= rise * np.asarray(earlier.tilt.partition.betas, float)
     return theta - theta[0]
 
 
-def _looked_at(context: WarmupContext, beside: Stay | None) -> Stay | None:
+def _looked_at(context: WarmupContext, beside: Beside | None) -> Beside | None:
     """Return a reference beside the ladder with the energies of this posterior."""
     if beside is None:
         return None

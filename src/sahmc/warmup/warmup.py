@@ -23,7 +23,7 @@ from sahmc.warmup.explore import Landscape, explore
 from sahmc.warmup.ladder import Ladder, build_ladder, level_steps, starting_theta
 from sahmc.warmup.pilot import PilotOutcome, mixing, run_pilot
 from sahmc.warmup.quotient import Quotient
-from sahmc.warmup.reference import Stay
+from sahmc.warmup.reference import Beside
 from sahmc.warmup.tempered import WarmupContext
 from sahmc.warmup.top import choose_top
 
@@ -52,7 +52,7 @@ class WarmedUp(NamedTuple):
     """theta and round trips at some moments of the adaptation."""
     draws: Draw | None
     """The draws of the adaptation, if they were to be saved."""
-    beside: Stay | None
+    beside: Beside | None
     """The reference that was fitted but in which the ladder does not end, if any."""
     prior_mass: tuple[float, float] | None
     """The log of the mass of the prior and its error, where the ladder does not end in it and they were measured."""
