@@ -32,7 +32,7 @@ def test_saved_and_loaded(result, tmp_path, name):
     assert str(back.summary()) == str(result.summary()) and str(back.modes()) == str(result.modes())
     assert np.allclose(back.log_omega(), result.log_omega())
     assert json.loads(json.dumps(back.settings)) == json.loads(json.dumps(result.settings))
-    with pytest.raises(ValueError, match="rejuvenate needs the model"):
+    with pytest.raises(ValueError, match="rejuvenate needs the run that made the draws"):
         back.to_datatree(rejuvenate=1)
     with pytest.raises(ValueError, match="written over another"):
         result.save(tmp_path / name)

@@ -75,7 +75,7 @@ def test_asking_for_modes_changes_nothing(result):
 def test_the_record_can_be_pickled_and_the_model_stays_behind(result):
     back = pickle.loads(pickle.dumps(result))
     assert differences(back.record, result.record) == [] and back.live is None
-    with pytest.raises(ValueError, match="needs the model"):
+    with pytest.raises(ValueError, match="needs the run that made the draws"):
         back.modes()
 
 
