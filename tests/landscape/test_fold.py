@@ -111,3 +111,14 @@ def test_a_reference_with_copies_is_normalised_and_draws_are_in_the_domain():
     assert abs(np.exp(-np.asarray(jax.vmap(reference.energy)(grid[::999]))) - density[::999]).max() < 1e-4
     made = reference.draws(500, 1)
     assert fold.inside(made).all() and made.shape == (500, 2)
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_numbers_that_never_move_are_no_guide():
+    """Their width is 0, and so may be what is to be seen in them."""
+    ids = {"loading": np.arange(6).reshape(3, 2), "score": np.arange(6, 8)}
+    draws = draws_of(np.array([1.0, -2.0, 3.0, 0.5, 0.0, 0.0, 2.0, -1.0]))
+    draws[:, 4:6] = 0.0
+    symmetries = [Permute(["loading", "score"], [1, 0]), Flip(["loading", "score"], [1, 0])]
+    fold = choose_fold(make_group(symmetries, ids), draws)
+    assert fold is not None and all(np.isfinite(part).all() for part in (*fold.scores, *fold.signs))

@@ -80,3 +80,10 @@ def test_needles_are_drowned_where_much_is_strange(wide, monkeypatch):
     look = wide.look
     monkeypatch.setattr(wide, "look", lambda points: (look(points)[0], 1e4 * look(points)[1]))
     assert measure_power(wide, probes.look_around(wide, 6000, seed=0), seed=0).at(0.3, 0.25) < 0.01
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_energies_may_be_larger_than_32_bits_hold(wide):
+    (look,) = probes.look_around(wide, 6000, seed=0)
+    energy = np.where(np.arange(len(look.energy)) % 2, 1e100, look.energy)
+    assert 0 < measure_power(wide, [look._replace(energy=energy)], seed=0).at(0.3, 0.25) <= 1

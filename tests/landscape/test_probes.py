@@ -1,5 +1,7 @@
 """A needle beside a wide mode is seen by one gradient, if a probe is in its basin."""
 
+import warnings
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -75,3 +77,13 @@ def test_points_below_a_known_minimum_are_strange(correlated):
 def test_there_is_room_for_all_probes(correlated, monkeypatch):
     monkeypatch.setattr(probes, "MOST_NUMBERS", 5000)
     assert sum(len(look.energy) for look in look_around(correlated[0], 80_000, seed=0)) == 1000
+
+
+def test_a_cliff_is_strange_and_no_warning(correlated):
+    """Far out the square of a gradient, and twice an energy, may be larger than the largest number."""
+    pictures, points = Pictures.of(correlated[0]), np.zeros((3, 5))
+    grad = np.array([1.0, 1e200, 1.0])[:, None] * np.ones((3, 5))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        strange = pictures.strangeness(points, np.array([1.0, 1.0, 1.7e308]), grad)
+    assert np.isfinite(strange).all() and strange[1] > 600 and strange[2] < -600

@@ -112,6 +112,46 @@ def test_none_is_found_where_there_is_none(name):
     assert find_symmetries(*WITHOUT[name]) == ()
 
 
+def product(centre, a=1e-6, b=1e-6):
+    """A product that is measured, of numbers in units ``a`` and ``b``; the prior of the first is around ``centre``."""
+
+    def log_density(p):
+        x, y = p["a"] / a, p["b"] / b
+        return -0.5 * (x * y - 6) ** 2 - 0.5 * ((x - centre) / 0.2) ** 2 - 0.5 * (y / 4) ** 2
+
+    return log_density, {"a": 2 * a, "b": 3 * b}
+
+
+def clusters(unit, uneven):
+    """Two components whose means are in units ``unit``; the prior of the second is wider by ``uneven``."""
+
+    def log_density(p):
+        each = norm.logpdf(DATA[:, None], p["mu"] / unit) + jax.nn.log_softmax(p["weight"])
+        wide = 5 + uneven * jnp.arange(2)
+        return jax.nn.logsumexp(each, axis=1).sum() + standard((p["mu"] / (wide * unit), p["weight"]))
+
+    return log_density, {"mu": jnp.zeros(2), "weight": jnp.zeros(2)}
+
+
+@pytest.mark.parametrize(("a", "b"), [(1e-6, 1e-6), (1e-9, 1e-3), (1e6, 1e-8), (1e7, 1e7)])
+def test_the_sign_of_a_product_may_be_known_whatever_the_units(a, b):
+    """Two units away from the start is a million widths, where all but the product is lost in rounding."""
+    flip = Flip(["a", "b"], [(), ()])
+    assert find_symmetries(*product(2.0, a, b)) == ()
+    assert find_symmetries(*product(0.0, a, b)) == (flip,)
+
+
+@pytest.mark.parametrize("unit", [1e-8, 1e6, 1e15])
+def test_units_of_parts_that_change_places_do_not_matter(unit):
+    assert find_symmetries(*clusters(unit, 0.0)) == (Permute(["mu", "weight"]),)
+    assert find_symmetries(*clusters(unit, 1e-3)) == ()
+
+
+def test_nothing_is_believed_of_starts_where_nothing_can_be_told():
+    log_density, _ = product(2.0)
+    assert find_symmetries(log_density, {"a": 1.0, "b": 1.0}) == ()
+
+
 def test_models_of_numpyro_are_searched_by_their_sites():
     numpyro = pytest.importorskip("numpyro")
     from numpyro import distributions as dist

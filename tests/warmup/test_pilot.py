@@ -12,7 +12,7 @@ from sahmc.run.journal import Journal
 from sahmc.run.move import RunState
 from sahmc.run.stage import StageRunner
 from sahmc.run.start import evaluate_starts
-from sahmc.warmup.pilot import mixing
+from sahmc.warmup.pilot import fit_pilot, mixing
 from sahmc.warmup.rescue import rescue
 from sahmc.warmup.tempered import WarmupContext
 
@@ -101,3 +101,9 @@ def test_without_a_tilt_chains_do_not_go_to_the_prior():
     result = sahmc.sample(model, jnp.zeros(2), **plain)
     spread = np.asarray(result.log_density).mean(axis=1)
     assert np.ptp(spread) < 5 and not any(finding.code == "rhat" for finding in result.findings)
+
+
+def test_the_share_of_a_prior_however_far_up_is_no_zero():
+    """A ladder is geometric in beta + r, from r on."""
+    assert fit_pilot(2.0, 0.0, 1e10, step_size=1.0).prior_share == pytest.approx(1e-10, rel=1e-9)
+    assert 0 < fit_pilot(2.0, 0.0, 1e40, step_size=1.0).prior_share < 1e-9

@@ -95,7 +95,8 @@ def _variances(inverse_mass: Any) -> Vector:
     todo = "pass the variances of the position, or metric='diagonal' to have them estimated"
     values = as_numbers(inverse_mass, must, todo)
     require(values.ndim == 1 and np.all(np.isfinite(values)) and np.all(values > 0), must, values.tolist(), todo)
-    return jnp.asarray(values)
+    held = jnp.finfo(jnp.zeros(()).dtype)
+    return jnp.asarray(np.clip(values, float(held.tiny), float(held.max)))
 
 
 @strategy

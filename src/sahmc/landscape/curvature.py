@@ -7,6 +7,7 @@ import numpy as np
 
 from sahmc._support.traced import TracedFunction
 from sahmc.landscape.descent import energies, in_blocks
+from sahmc.models.lengths import bending_lengths
 
 ENERGIES_AT_ONCE, MANY_AT_ONCE, MANY = 256, 8192, 2**15
 """The number of points whose energies and gradients are computed at once, so that this is compiled once; the number
@@ -21,8 +22,6 @@ OBLIQUE = 6.0
 diagonal metric is too slow."""
 LEAST_CURVE = 1e-5
 """The smallest curvature over the largest that can be told from rounding."""
-MAGNITUDES = 10.0 ** np.arange(-9, 10)
-"""The lengths that are tried where nothing is known of a coordinate."""
 LAPLACE_DIM = 128
 """The largest dimension in which the curvature at minima is measured."""
 
@@ -39,32 +38,8 @@ def energies_and_gradients(energy_fn: TracedFunction, points: np.ndarray) -> tup
 
 
 def nat_lengths(energy_fn: TracedFunction, point: np.ndarray) -> tuple[np.ndarray, int]:
-    """Return for each coordinate the distance over which the energy bends up by a nat from ``point``, and the cost.
-
-    It is h with U(x + h) + U(x - h) - 2 U(x) = 2, which is sqrt(2) sds of a Gaussian wherever in it the point is. Where
-    no distance between the least and the greatest of MAGNITUDES will do, it is 1.
-    """
-    dim = len(point)
-    offset = np.eye(dim)[:, None] * np.array([1.0, -1.0])[:, None] * MAGNITUDES[:, None, None, None]
-    points = (point.astype(float) + offset.reshape(-1, dim)).astype(point.dtype)
-    energy = energies_and_gradients(energy_fn, np.concatenate([point[None], points]))[0]
-    sides = energy[1:].reshape(len(MAGNITUDES), dim, 2)
-    with np.errstate(invalid="ignore"):
-        bend = sides.sum(axis=2) - 2 * energy[0]
-    bend = np.where(np.isnan(bend), np.inf, bend)
-    rounding = 8 * np.finfo(point.dtype).eps * max(1.0, abs(energy[0]))
-    found = np.full(dim, np.sqrt(2.0))
-    for i in range(dim):
-        high = np.flatnonzero(bend[:, i] >= max(2.0, 4 * rounding))
-        if not high.size or high[0] == 0:
-            continue
-        k = high[0]
-        if np.isfinite(bend[k, i]):
-            found[i] = MAGNITUDES[k] * np.sqrt(2.0 / bend[k, i])
-        else:
-            found[i] = MAGNITUDES[k - 1]
-        found[i] = max(found[i], MAGNITUDES[k - 1])
-    return found / np.sqrt(2.0), len(points) + 1
+    """Return for each coordinate the distance over which the energy bends up by a nat from ``point``, and the cost."""
+    return bending_lengths(lambda points: energies_and_gradients(energy_fn, points)[0], point)
 
 
 def laplace_covariance(energy_fn: TracedFunction, point: np.ndarray, scale: np.ndarray) -> np.ndarray:

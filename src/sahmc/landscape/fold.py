@@ -153,10 +153,10 @@ def _choose_score(draws: np.ndarray, exchange: Exchange, tied: np.ndarray) -> tu
     """
     ties = _tied(features(tied, exchange)[0])
     values = features(draws, exchange) @ ties.T
-    sd = np.maximum(values.std(axis=0).mean(axis=0), 1e-300)
+    sd = values.std(axis=0).mean(axis=0)
     mean = values.mean(axis=0)
     one, two = np.array(list(combinations(range(len(mean)), 2))).T
-    tried = _candidates(sd, (mean[one] - mean[two]) / sd**2)
+    tried = _candidates(sd, mean[one] - mean[two])
     along = values @ tried.T
     gap = along.mean(axis=0)[one] - along.mean(axis=0)[two]
     spread = np.hypot(along.std(axis=0)[one], along.std(axis=0)[two])
@@ -179,8 +179,8 @@ def _choose_signs(draws: np.ndarray, flip: np.ndarray, tied: np.ndarray, flips: 
         mine = [k for k, row in enumerate(flip) if tuple(sorted(tied[row])) == family]
         ties = [_tied(tied[flip[k]]) * alone[flip[k]] for k in mine]
         values = np.stack([draws[:, flip[k]] @ tie.T for k, tie in zip(mine, ties, strict=True)], axis=1)
-        sd = np.maximum(values.std(axis=0).mean(axis=0), 1e-300)
-        tried = _candidates(sd, values.mean(axis=0) / sd**2)
+        sd = values.std(axis=0).mean(axis=0)
+        tried = _candidates(sd, values.mean(axis=0))
         along = values @ tried.T
         certain = np.abs(along.mean(axis=0)) / np.maximum(along.std(axis=0), 1e-300)
         best = int(np.argmin(ndtr(-certain).sum(axis=0)))
@@ -211,9 +211,11 @@ def _choose_half(draws: np.ndarray, which: int, group: Group) -> tuple[np.ndarra
     return factors, float(np.abs(along.mean()) / max(along.std(), 1e-300))
 
 
-def _candidates(sd: np.ndarray, guesses: np.ndarray) -> np.ndarray:
-    """Return combinations (candidate, number) to try: each number alone, ``guesses``, and some at random."""
+def _candidates(sd: np.ndarray, gaps: np.ndarray) -> np.ndarray:
+    """Return combinations (candidate, number) to try: each number alone, those that ``gaps`` suggest, some at random.
+
+    ``gaps`` (gap, number) are to be seen over widths ``sd`` (number,); a number that never moves is no guide.
+    """
+    width = np.where(sd > 0, sd, 1.0)
     random = np.random.default_rng(0).normal(size=(CANDIDATES, len(sd)))
-    return np.concatenate([np.eye(len(sd)), guesses, random]) / np.concatenate(
-        [np.broadcast_to(sd, (len(sd), len(sd))), np.ones((len(guesses), len(sd))), np.broadcast_to(sd, random.shape)]
-    )
+    return np.concatenate([np.eye(len(sd)) / width, np.where(sd > 0, gaps / width**2, 0.0), random / width])

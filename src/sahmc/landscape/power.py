@@ -42,7 +42,8 @@ def measure_power(basins: BasinMap, looks: list[Look], seed: int) -> SearchPower
     owner = pictures.owner(centres)
     needed = np.full((len(centres), len(WIDTHS)), np.inf)
     for look in looks:
-        probes = jnp.asarray(look.position), jnp.asarray(look.energy, jnp.float32)
+        highest = np.finfo(np.float32).max
+        probes = jnp.asarray(look.position), jnp.asarray(np.minimum(look.energy, highest), jnp.float32)
         for k in np.unique(owner) if len(look.energy) else []:
             mine = np.flatnonzero(owner == k)
             needed[mine] = np.minimum(needed[mine], _needed(pictures, int(k), centres[mine], look, probes))

@@ -32,6 +32,8 @@ BANDS = {"near": 0.5, "far": 0.1, "furthest": 0.05, "sparse": 0.35}
 MOST_COORDINATES, SPARSE_NEAREST, SPARSE_FURTHEST, SPARSE_WIDTH = 4, 2.5, 40.0, 0.7
 """The largest number of coordinates in which a sparse probe is far from a mode, the least and the largest distance in
 units of scale, and the width of the Gaussian around the mode that it is in otherwise."""
+HIGHEST = 1e300
+"""The largest energy above a mode, and the largest square of a gradient, between which strangeness tells."""
 MOST_PICTURES = 64
 """The largest number of modes around which probes are drawn."""
 
@@ -114,14 +116,16 @@ class Pictures(NamedTuple):
         Gradients (point, dim) are in units of scale.
         """
         owner = self.owner(points)
-        return self.strange(owner, energy, np.sum(self._by_mode(owner, grad, transposed=True) ** 2, axis=1))
+        with np.errstate(over="ignore"):  # a cliff is as steep as can be
+            steep = np.sum(self._by_mode(owner, grad, transposed=True) ** 2, axis=1)
+        return self.strange(owner, energy, steep)
 
     def strange(self, mode: np.ndarray | int, energy: np.ndarray, steep: np.ndarray) -> np.ndarray:
         """Return the same for points near ``mode``, from the squares of the gradients in units of its width.
 
         It is about 0 in a Gaussian mode. A point that is lower than the mode's minimum is strange too.
         """
-        above = 2 * (energy - self.energy[mode])
+        above, steep = 2 * np.minimum(energy - self.energy[mode], HIGHEST), np.minimum(steep, HIGHEST)
         return np.log((steep + np.maximum(-above, 0.0) + 1e-30) / (np.maximum(above, 0.0) + self.dim))
 
     def _by_mode(self, mode: np.ndarray, vectors: np.ndarray, transposed: bool) -> np.ndarray:

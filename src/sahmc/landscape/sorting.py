@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import chdtri
 
 from sahmc._support.threads import in_threads
 from sahmc.landscape.basins import BasinMap
@@ -59,9 +60,7 @@ def sort_draws(found: Gaussians, draws: np.ndarray) -> Likeliest:
 
 def far_away(found: Gaussians, square: np.ndarray) -> np.ndarray:
     """Return whether draws at the squared distance ``square`` from the nearest mode are far from all of them."""
-    from scipy.stats import chi2
-
-    return square > FAR_FACTOR * float(chi2.isf(FAR_CHANCE, found.mean.shape[1]))
+    return square > FAR_FACTOR * float(chdtri(found.mean.shape[1], FAR_CHANCE))
 
 
 def assign_draws(

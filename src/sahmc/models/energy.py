@@ -19,6 +19,8 @@ from sahmc.models.positions import Unpacker, called
 
 Vector = Float[Array, " dim"]
 """A flat position."""
+FURTHEST = 1e33
+"""The size of a coordinate beyond which every density is zero: nothing else would end a flat one but overflow."""
 
 
 class BaseEnergy(NamedTuple):
@@ -66,6 +68,7 @@ def trace_energy(model: Model, unravel: Unravel, example: Vector, gradient: bool
             A log density of +inf, an overflow far out, is energy +inf.
             """
             value, grad = jax.value_and_grad(energy)(flat) if gradient else (energy(flat), None)
+            value = jnp.where(jnp.all(jnp.abs(flat) < FURTHEST), value, jnp.inf)
             grad = None if grad is None else jnp.where(value == jnp.inf, 0.0, grad)
             return jnp.where(value == -jnp.inf, jnp.inf, value), grad
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import jax
@@ -18,16 +18,24 @@ from sahmc._support.types import Unravel
 from sahmc._support.validate import require_seed
 from sahmc.models.convert import as_model
 from sahmc.models.energy import trace_energy
+from sahmc.models.lengths import bending_lengths
 from sahmc.models.model import Model
 from sahmc.models.positions import named
 from sahmc.models.starts import starting_positions
 from sahmc.models.symmetry import Axes, Flip, Ids, Involution, Parted, Permute, SignedMap, Symmetry
 
 POINTS, SPREAD = 8, 2.0
-"""The number of random points at which a map is tried, and how far they are from starts, in each coordinate."""
+"""The number of random points at which a map is tried, and how far they are from starts in each coordinate, as they
+are and in the model's own units."""
+MAGNITUDES, MOST_LENGTHS = 10.0 ** np.arange(-18, 19), 64
+"""The lengths that are tried to find the model's own units, and the largest number of coordinates, or of groups of
+neighbours among them, that have units of their own."""
 ROUNDING, BAD_ROUNDING = 1e3, 1e7
 """The largest change of the energy that counts as none at most points, in units of the rounding of the energies
 themselves, and at any: far from home a covariance may be nearly singular, and lose many digits."""
+TELLING = 0.1
+"""The largest change in nats that may count as none where a symmetry is to be believed: where energies are so large
+that more is lost in their rounding, anything looks like one."""
 MOST_CHOICES = 4096
 """The largest number of ways to choose arrays and axes that are tried, fewest arrays first."""
 MOST_REVERSED = 2
@@ -65,9 +73,9 @@ class Trial:
     """
 
     def __init__(self, model: Model, starts: np.ndarray, unravel: Unravel, seed: int, quick: Energies | None = None):
-        centre = starts[np.arange(POINTS) % len(starts)]
-        self.points = centre + SPREAD * np.random.default_rng(seed).normal(size=centre.shape)
-        self.quick, self._energy = quick, np.zeros(0)
+        self.centre = starts[np.arange(POINTS) % len(starts)].astype(float)
+        self.noise = SPREAD * np.random.default_rng(seed).normal(size=self.centre.shape)
+        self.points, self.quick = self.centre + self.noise, quick
         self._program = cache(lambda: trace_energy(model, unravel, jnp.asarray(starts[0]), False))
 
     def possible(self, maps: Sequence[SignedMap]) -> np.ndarray:
@@ -80,17 +88,50 @@ class Trial:
         return (_alike(energy[1:], energy[0], QUICK).mean(axis=1) >= 0.5) | ~np.isfinite(energy[0]).all()
 
     def holds(self, maps: Sequence[SignedMap]) -> np.ndarray:
-        """Tell which of some maps leave likelihood and prior as they are at all points where these are finite."""
-        if not self._energy.size:
-            self._energy = self._energies(self.points)
-        images = np.concatenate([each(self.points) for each in maps])
-        after = self._energies(images).reshape(len(maps), *self._energy.shape)
-        fine = np.isfinite(self._energy).all(axis=1)
+        """Tell which of some maps leave likelihood and prior as they are at all points where these are finite.
+
+        They must do so in the model's own units too, at points where it can be told: two units of a small number away
+        from a start, the likelihood may be so steep that an asymmetry of the prior is less than its rounding.
+        """
+        found = self._hold(maps, self.points, self._far)
+        if found.any():
+            near, energy = self._near
+            some = np.flatnonzero(found)
+            found[some] = len(near) > 0 and self._hold([maps[int(k)] for k in some], near, energy)
+        return found
+
+    def _hold(self, maps: Sequence[SignedMap], points: np.ndarray, before: np.ndarray) -> np.ndarray:
+        """Tell which maps leave the energies ``before`` (point, 2) of points as they are; all, if none is finite."""
+        fine = np.isfinite(before).all(axis=1)
         if not fine.any():
-            return np.zeros(len(maps), bool)
-        after, before, eps = after[:, fine], self._energy[fine], float(np.finfo(float).eps)
+            return np.ones(len(maps), bool)
+        before, eps = before[fine], float(np.finfo(float).eps)
+        images = np.concatenate([each(points[fine]) for each in maps])
+        after = self._energies(images).reshape(len(maps), *before.shape)
         most = _alike(after, before, ROUNDING * eps).mean(axis=1) > 0.5
         return most & _alike(after, before, BAD_ROUNDING * eps).all(axis=1)
+
+    @cached_property
+    def _far(self) -> np.ndarray:
+        """Return the energies of the points."""
+        return self._energies(self.points)
+
+    @cached_property
+    def _near(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return points near the starts in the model's own units, where a symmetry can be told, and their energies."""
+
+        def total(points: np.ndarray) -> np.ndarray:
+            with np.errstate(invalid="ignore", over="ignore"):
+                return np.asarray(self._energies(points).sum(axis=1))
+
+        home = self.centre[np.nan_to_num(total(self.centre), nan=np.inf).argmin()]
+        dim = len(home)
+        group = np.arange(dim) * min(dim, MOST_LENGTHS) // dim
+        lengths, _ = bending_lengths(lambda by: total(home + by[:, group]), np.zeros(group[-1] + 1), MAGNITUDES)
+        points = self.centre + lengths[group] * self.noise
+        energy = self._energies(points)
+        telling = ROUNDING * np.finfo(float).eps * np.abs(energy).max(axis=1) < TELLING
+        return points[telling], energy[telling]
 
     def _energies(self, points: np.ndarray) -> np.ndarray:
         parts, energy_fn = [], self._program()

@@ -76,7 +76,8 @@ def _symmetries(model: Model, ready: Prepared, given: Any) -> Symmetries | None:
         maps = symmetry.generators(ids)
         require(maps, "parts that change places must be two or more", f"{symmetry}", "leave it out")
         must = "a symmetry must leave the log density, and the prior where it is apart, as they are"
-        require(trial.holds(maps).all(), must, f"{symmetry}, which changes them", "check its names and axes")
+        given_was = f"{symmetry}, which changes them, or they are so large at the starts that it cannot be told"
+        require(trial.holds(maps).all(), must, given_was, "check its names and axes, and where chains start")
     _check_commute(given, ids, starts.shape[1])
     return Symmetries(tuple(given), ids, given=True)
 

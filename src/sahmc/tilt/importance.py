@@ -83,7 +83,8 @@ def autocovariance(values: np.ndarray) -> np.ndarray:
 def split_rhat(values: np.ndarray) -> np.ndarray:
     """Return split R-hat of each quantity of ``values`` (chain, draw, quantity).
 
-    It compares the spread between half-chains with that within them. Fewer than 8 draws give 1.
+    It compares the spread between half-chains with that within them. Fewer than 8 draws give 1; a quantity that never
+    moves gives nan.
     """
     from arviz_stats.base import array_stats
 
@@ -92,7 +93,8 @@ def split_rhat(values: np.ndarray) -> np.ndarray:
     if len(values) == 1:
         half = values.shape[1] // 2
         values = np.concatenate([values[:, :half], values[:, half : 2 * half]])
-    return np.asarray(array_stats.rhat(values, chain_axis=0, draw_axis=1, method="split"))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(array_stats.rhat(values, chain_axis=0, draw_axis=1, method="split"))
 
 
 def weighted_mean(values: np.ndarray, weight: np.ndarray) -> Expectation:

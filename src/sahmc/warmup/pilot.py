@@ -29,6 +29,8 @@ PRIOR_WINDOWS = (1, 1, 2)
 """The windows in which the variances at beta = 0 are found."""
 GUESSED_DIM = 400
 """The largest dimension in which the scale of each coordinate is looked for before the first move."""
+LEAST_SHARE = 1e-12
+"""The least r, that of a prior a million times as wide as the posterior: a ladder is geometric in beta + r."""
 SOME_DRAWS, SOME_CHAINS = 256, 32
 """The number of draws of a window whose gradients are looked at, and of how many chains they are."""
 CURVED_POINTS = 8
@@ -78,7 +80,7 @@ def fit_pilot(dim: float, mean_energy: float, prior_energy: float | None, **fiel
     share = 0.0
     if prior_energy is not None:
         ratio = half / max(prior_energy - mean_energy, 1e-3 * half)
-        share = 0.5 * (math.sqrt(1.0 + 4.0 * ratio) - 1.0)
+        share = max(LEAST_SHARE, 2.0 * ratio / (math.sqrt(1.0 + 4.0 * ratio) + 1.0))
     return Pilot(dim, mean_energy, mean_energy - half / (1.0 + share), share, **fields)
 
 

@@ -25,11 +25,12 @@ FAILED_WARNING, FAILED_ERROR = 0.1, 0.5
 
 def _flat(record: RunRecord) -> bool:
     """Tell whether the log density never changed though chains met no wall, short of the largest numbers there are."""
-    draws = record.draws
-    if np.ptp(draws.log_density) > 0:
+    draws, inside = record.draws, np.isfinite(record.draws.log_density)
+    if np.ptp(draws.log_density[inside]) > 0:
         return False
     far = max((float(np.abs(leaf).max()) for leaf in draws.leaves if leaf.size), default=0.0)
-    no_wall = record.settings["reference"] or not np.any(draws.acceptance_rate < 0.5)  # of a reference some lie behind
+    # of the draws of a reference some lie behind a wall
+    no_wall = inside.all() and (record.settings["reference"] or not np.any(draws.acceptance_rate < 0.5))
     return far > FAR or bool(no_wall)
 
 
