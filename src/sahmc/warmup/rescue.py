@@ -38,14 +38,14 @@ def rescue(context: WarmupContext, state: RunState, variance: np.ndarray) -> Res
     """Put chains that are still too high at the bottom of their own basin or, if no way leads down, where others are.
 
     A start may be where the density has overflowed to a plateau, from which no gradient leads down: that is absurdly
-    high. Where chains go to a prior, they will come down from it anew, to every mode, so that a stricter rule loses
+    high. Where there is a prior, a tilt lets chains come down from it anew, to every mode, and a stricter rule loses
     none: they are too high if the typical draws of a well as deep as the lower quarter of them are far below.
     ``variance`` is that of each coordinate, as far as it is known.
     """
     chains = state.sahmc.chains
     dim, energy = chains.position.shape[1], np.asarray(chains.total_energy, float)
     bound = np.median(energy) + absurd_height(dim)
-    if context.plan.visits_prior:
+    if context.plan.has_prior:
         bound = min(bound, np.quantile(energy, 0.25) + stranded_height(dim))
     high = ~(energy <= bound)
     if not high.any():
