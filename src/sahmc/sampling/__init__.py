@@ -294,7 +294,7 @@ def _resumed(checkpoint: Any, before: int, draws: int, progressbar: bool) -> Res
 
 
 def _tell_of_more(record: RunRecord, draws: int, checkpoint: Any) -> None:
-    """Warn if a run has more draws than are asked for now, because it was extended before."""
+    """Tell of a run that has more draws than are asked for now, because it was extended before."""
     rows = record.draws.energy.shape[1]
     if rows > draws:
         has = f"the run in {checkpoint} has {rows:,} draws of each chain already"
