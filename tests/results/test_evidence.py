@@ -1,5 +1,7 @@
 """The log evidence: two estimators with known answers, and nothing but nan where the run does not support them."""
 
+import warnings
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -53,6 +55,17 @@ def test_a_bridge_to_a_reference_of_exact_draws():
         wrong.append((bridge_to_reference(-low, weight, -high).mean - truth) / found.mcse)
     assert abs(np.mean(off)) < 4 / np.sqrt(20) and abs(np.mean(wrong)) > 4 / np.sqrt(20)
     assert 0.4 < np.mean(np.square(off)) < 2.3  # 4 sigma of a chi-square of 20
+
+
+def test_densities_that_do_not_meet_have_no_bridge():
+    """The draws of the posterior are where the reference is nothing, and the other way round."""
+    low = np.where(np.arange(50) < 30, 0.0, -5000.0) * np.ones((4, 1))
+    weight = (low < 0) / (low < 0).sum()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for high in (np.zeros(100), np.full(100, np.inf)):
+            found = bridge_to_reference(low, weight, high)
+            assert np.isnan(found.mean) and np.isnan(found.mcse)
 
 
 def test_bridges_of_draws_that_are_at_other_levels_are_off():

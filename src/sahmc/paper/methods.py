@@ -103,10 +103,11 @@ def default(target: Density, start: ArrayLike, gradients: int | float, **options
 def budget(gradients: int | float) -> dict[str, Any]:
     """Return the arguments of ``sahmc.sample`` for a run that may spend so many gradients.
 
-    The warm-up gets a tenth of the iterations or 1000, whichever is more, but no more than half of them.
+    The warm-up gets a tenth of the iterations or 1000, whichever is more, but no more than a quarter of them, since its
+    iterations cost more.
     """
     iterations = int(gradients / GRADIENTS)
-    tune = min(max(1000, iterations // 10), max(100, iterations // 2))
+    tune = min(max(1000, iterations // 10), max(100, iterations // 4))
     return dict(chains=32, tune=tune, draws=max(50, iterations - tune), max_gradients=gradients)
 
 

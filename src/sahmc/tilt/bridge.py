@@ -100,10 +100,13 @@ def bridge_to_reference(low: np.ndarray, weight: np.ndarray, high: np.ndarray) -
     for _ in range(MOST_STEPS):
         up = expit(np.log(share / (1 - share)) - high - log_z) / share  # l / (s l + t Z) over Z's own scale
         down = expit(np.log((1 - share) / share) + low + log_z) / (1 - share)
-        step = float(np.log(up.mean()) - np.log((weight * down).sum())) if up.any() else np.nan
+        below = float((weight * down).sum())
+        step = float(np.log(up.mean()) - np.log(below)) if up.any() and below > 0 else np.nan
         log_z += step
         if not abs(step) > 1e-9:
             break
+    if np.isnan(log_z):
+        return Expectation(np.array(np.nan), np.array(np.nan))
     of_q = up.var() / len(high) / max(up.mean() ** 2, 1e-300)
     of_p = weighted_mean(down, weight)
     return Expectation(np.array(log_z), np.sqrt(of_q + (of_p.mcse / of_p.mean) ** 2))
