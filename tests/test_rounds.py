@@ -117,6 +117,20 @@ def test_gradients_that_are_scarce_are_spent_and_not_exceeded(short):
     assert warmup + 290 * each < spent < warmup + 305 * each and "of 1,000 draws" in words(cut)
 
 
+def test_a_run_of_scarce_gradients_that_died_comes_to_the_same_end(short, tmp_path):
+    most = sum(short.record.warmup.gradients.values()) + 300 * short.record.counts.gradients / 40
+    whole, told = run(1000, max_gradients=most), []
+
+    def die(progress):
+        told.append(progress.stage)
+        if told.count("draw") == 3:
+            raise RuntimeError("out of power")
+
+    with pytest.raises(RuntimeError, match="out of power"):
+        run(1000, max_gradients=most, checkpoint=tmp_path / "run", callback=die)
+    assert bits(run(1000, max_gradients=most, checkpoint=tmp_path / "run")) == bits(whole)
+
+
 def test_a_run_that_was_interrupted_in_a_folder_goes_on_as_far_as_is_asked(longer, tmp_path):
     def press(progress):
         if progress.stage == "draw":

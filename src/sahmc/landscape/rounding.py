@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import jax
 import numpy as np
-from jaxtyping import Array, Float
 
-from sahmc._support.compiled import compiled
-from sahmc._support.double import in_double
 from sahmc._support.traced import TracedFunction
 from sahmc.landscape.curvature import energies_and_gradients
-from sahmc.landscape.descent import in_blocks
+from sahmc.models.exact_energy import exact_energies
 
-POINTS_AT_ONCE = 64
-"""The number of points whose energies are computed at once, so that this is compiled once."""
 ROUNDED_NATS, ROUNDED_UNITS = 3.0, 100.0
 """The nats, and the units in the last place of an energy, by which it may be off: sums of many terms are."""
 
@@ -26,18 +20,8 @@ def off_by(energy_fn: TracedFunction, points: np.ndarray) -> np.ndarray:
     if points.dtype != np.float32 or not len(points) or energy_fn.calls_out:
         return np.zeros(len(points))
     energy = energies_and_gradients(energy_fn, points)[0]
-    exact = np.empty(len(points))
-    with jax.enable_x64(True):
-        for block, padded in in_blocks(points.astype(float), POINTS_AT_ONCE):
-            exact[block] = np.asarray(_in_double(energy_fn, padded))[: len(exact[block])]
+    exact = exact_energies(energy_fn, points).sum(axis=1)
     with np.errstate(invalid="ignore"):
         off = np.abs(energy - exact)
         usual = ROUNDED_NATS + ROUNDED_UNITS * np.finfo(np.float32).eps * np.abs(energy)
     return np.where(np.isfinite(energy) & (off > usual), off, 0.0)
-
-
-@compiled
-def _in_double(energy_fn: TracedFunction, points: Float[Array, "points dim"]) -> Float[Array, " points"]:
-    """Return the energies of points of 64 bits, the prior's share included."""
-    energy, _, base = jax.vmap(lambda point: in_double(energy_fn, point))(points)
-    return energy if base is None else energy + base.energy

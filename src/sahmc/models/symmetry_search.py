@@ -11,13 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sahmc._support.compiled import compiled
-from sahmc._support.double import in_double
-from sahmc._support.traced import TracedFunction
 from sahmc._support.types import Unravel
 from sahmc._support.validate import require_seed
 from sahmc.models.convert import as_model
 from sahmc.models.energy import trace_energy
+from sahmc.models.exact_energy import exact_energies
 from sahmc.models.lengths import bending_lengths
 from sahmc.models.model import Model
 from sahmc.models.positions import named
@@ -40,8 +38,6 @@ MOST_CHOICES = 4096
 """The largest number of ways to choose arrays and axes that are tried, fewest arrays first."""
 MOST_REVERSED = 2
 """The largest number of arrays that may change sign when two parts of others change places."""
-POINTS_AT_ONCE = 64
-"""The number of points whose energies are computed at once."""
 QUICK_POINTS, QUICK = 4, 1e-4
 """The number of points at which a map is looked at quickly, and the share of the energy by which it may change at half
 of them: in 32 bits, and far from where a model is at home, energies are not exact."""
@@ -134,26 +130,13 @@ class Trial:
         return points[telling], energy[telling]
 
     def _energies(self, points: np.ndarray) -> np.ndarray:
-        parts, energy_fn = [], self._program()
-        with jax.enable_x64(True):
-            for i in range(0, len(points), POINTS_AT_ONCE):
-                block = points[i : i + POINTS_AT_ONCE]
-                padded = np.concatenate([block, np.repeat(block[:1], POINTS_AT_ONCE - len(block), axis=0)])
-                parts.append(np.asarray(_both(energy_fn, padded), float)[: len(block)])
-        return np.concatenate(parts)
+        return exact_energies(self._program(), points)
 
 
 def _alike(after: np.ndarray, before: np.ndarray, rounding: float) -> np.ndarray:
     """Tell where the energies ``after`` (map, point, 2) are those ``before`` (point, 2), to ``rounding``."""
     with np.errstate(invalid="ignore"):
         return np.asarray((np.abs(after - before) <= rounding * (1 + np.abs(before))).all(axis=2))
-
-
-@compiled
-def _both(energy_fn: TracedFunction, points: jax.Array) -> jax.Array:
-    """Return the energies of points (point, dim) and the prior's share of them, 0 where that is not apart."""
-    energy, _, base = jax.vmap(lambda point: in_double(energy_fn, point))(points)
-    return jnp.stack([energy, jnp.zeros_like(energy) if base is None else base.energy], axis=1)
 
 
 def _confirmed(trial: Trial, ids: Ids, length: int, kind: type[Parted], pairs: bool) -> list[Parted]:

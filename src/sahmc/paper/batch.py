@@ -224,7 +224,7 @@ def default_on_each(
     model: Callable[[Any, Any], Any] | Model,
     data: Any,
     starts: np.ndarray,
-    quantity: Callable[[Any, Any], Any],
+    quantity: Callable[..., Any],
     gradients: int,
     chosen: Sequence[int],
     **options: Any,
@@ -241,18 +241,13 @@ def default_on_each(
         warnings.simplefilter("ignore", UserWarning)
         results = sample_many(model, [(one,) for one in sets], each=each, **arguments)
     means = [
-        np.asarray(result.expectation(partial(_swapped, quantity, one)).mean)
+        np.asarray(result.expectation(partial(quantity, data=one)).mean)
         for one, result in zip(sets, results, strict=True)
     ]
     arrays = {"mean": np.array(means), "ess": np.array([three(result.ess()) for result in results])}
     seconds = float(np.mean([result.settings["sampling_time"] for result in results]))
     lowest = np.array([_lowest(result) for result in results])
     return {**arrays, "lowest": lowest, "trace": np.asarray(-results[0].log_density[0]), "seconds": seconds}
-
-
-def _swapped(quantity: Callable[[Any, Any], Any], data: Any, position: Any) -> Any:
-    """Return ``quantity(position, data)``."""
-    return quantity(position, data)
 
 
 def _lowest(result: Result) -> tuple[float, float]:

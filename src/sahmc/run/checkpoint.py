@@ -121,8 +121,8 @@ def open_checkpoint(
     """Return the journal of a run in a folder: a new one, or that of the same run, begun earlier.
 
     ``identity`` holds all that the bits of the run depend on, and the run in the folder must have the same, but for the
-    number of draws. ``seed`` is what is recorded of the seed, and ``arguments`` are those of
-    ``sample``, stored for ``resume``.
+    number of draws. ``seed`` is what is recorded of the seed, and ``arguments`` are those of ``sample``, stored for
+    ``resume``.
     """
     path = Path(checkpoint)
     _run_in(path)  # what is not ours is refused before anything is written

@@ -21,7 +21,7 @@ from sahmc.warmup.warm_start import Known, known_from, may_serve
 
 MUST = "initvals that are a result must be of a model with the variables of this one"
 """What must hold of a result from which a run starts."""
-TODO = "pass a result of such a model, or positions in its place"
+ADVICE = "pass a result of such a model, or positions in its place"
 """What to do where it does not."""
 
 
@@ -78,7 +78,7 @@ def prepare_from(model: Model, plan: Plan, initvals: Any, rng_key: Key[Array, ""
     except (TypeError, IndexError, AttributeError) as error:  # what a function does with what it did not expect
         why = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         got = f"{_listed(_shapes(one))}, with which its log density fails: {why}"
-        raise ValueError(f"{MUST}; got {got}. To fix it, {TODO}.") from error
+        raise ValueError(f"{MUST}; got {got}. To fix it, {ADVICE}.") from error
 
 
 def with_earlier(ready: Prepared, initvals: Any) -> Prepared:
@@ -97,7 +97,7 @@ def _shapes(position: Any) -> list[str]:
 def _require_same(there: Collection[str], here: Collection[str]) -> None:
     """Raise ``ValueError`` unless the variables of an earlier run are those of the model."""
     only = [sorted(set(one) - set(other)) for one, other in ((there, here), (here, there))]
-    require(only == [[], []], MUST, f"{_listed(only[0])} there, {_listed(only[1])} here", TODO)
+    require(only == [[], []], MUST, f"{_listed(only[0])} there, {_listed(only[1])} here", ADVICE)
 
 
 def _listed(names: Collection[str]) -> str:

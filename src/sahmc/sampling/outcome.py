@@ -193,11 +193,13 @@ class Run:
         goal = max(fewest, goal // 2 if scarce else goal)
         self.journal.ask(number, goal)
         drawn, pace = self._draw(warm, goal, limits)
-        rows = drawn.so_far.rows
-        whole = limits.affordable(draws, warmup + spent, drawn.counts.gradients / max(1, rows))
-        if scarce and whole > rows == goal and not drawn.interrupted:
-            self.journal.ask(number, whole)
-            drawn, pace = self._draw(warm, whole, limits, drawn)
+        while scarce and drawn.so_far.rows == goal:  # to no end but its own, so that a resumed run comes to the same
+            more = limits.affordable(draws, warmup + spent, drawn.counts.gradients / goal)
+            if more <= goal:
+                break
+            goal = more
+            self.journal.ask(number, goal)
+            drawn, pace = self._draw(warm, goal, limits, drawn)
         return drawn, pace
 
     def _draw(
