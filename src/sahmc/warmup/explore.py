@@ -64,7 +64,8 @@ def explore(context: WarmupContext, piloted: PilotOutcome, shown: np.ndarray | N
         return Landscape(home, None, finder, modes, 0, 0, 0)
     assert pilot is not None
     kernel = piloted.plain if plan.has_prior else piloted.kernel
-    done = run_climb(context, home, kernel, pilot, finder.scale, finder.draws, plan.climb_moves, piloted.spreads)
+    begun = home if piloted.at_prior is None else piloted.at_prior
+    done = run_climb(context, begun, kernel, pilot, finder.scale, finder.draws, plan.climb_moves, piloted.spreads)
     lost = ~(done.energies < pilot.mean_energy + LOST_NATS + LOST_NATS_PER_DIM * dim)
     spent, found, quotient = 0, None, None
     if plan.looks_for_modes:
@@ -75,7 +76,7 @@ def explore(context: WarmupContext, piloted: PilotOutcome, shown: np.ndarray | N
         if quotient is not None:
             back = quotient.fold(back)
             finder = replace(finder.folded(quotient.fold), scale=quotient.width)
-        finder = finder.with_draws(back)
+        finder = finder.with_draws(back) if back.shape[1] else finder
         hot = np.random.default_rng(len(done.hot)).permutation(done.hot)[: HOT_BATCHES * DESCENTS]
         hot = hot if shown is None else np.concatenate([shown.astype(hot.dtype), hot])
         found = finder.find(back[-1], modes, FarLook(hot, plan.search_batches, plan.probes))

@@ -55,11 +55,13 @@ class PilotOutcome(NamedTuple):
     plain_quarter: float
     """The number of its steps that a quarter of the slowest period takes."""
     state: RunState
-    """The chains at the end."""
+    """The chains at the end of the moves at beta = 1."""
     draws: np.ndarray
     """The draws at beta = 1, (draw, chain, dim)."""
     gradients: int
     """The gradients spent."""
+    at_prior: RunState | None = None
+    """The chains at the end of the moves at beta = 0, where there is a prior."""
     prior: Draw | None = None
     """The draws at beta = 0, arrays (draw, chain, ...), where there is a prior."""
     spreads: LadderSpread | None = None
@@ -125,19 +127,21 @@ def run_pilot(context: WarmupContext, state: RunState) -> PilotOutcome:
         spent += cost
         kernel = kernel if covariance is None else kernel.with_covariance(covariance)
     second = run_at_temperature(context, "pilot", learnt.state, kernel, 1.0, learnt.step_size, num - learnt.moves)
-    late, step, spent = _late(second.draws), second.step_size, spent + second.gradients
+    rescued = rescue(context, second.state, learnt.variance)
+    step, spent = second.step_size, spent + second.gradients + rescued.gradients
+    late = jax.tree.map(lambda x: x[:, ~rescued.high], _late(second.draws))
     energy = np.asarray(late.energy)
     size, mean_energy = effective_dim(dim, energy), float(energy.mean(dtype=float))
     # no step is accepted where a density is flat
     plain_step = step if covariance is None else learnt.plain_step
     plain_quarter = quarter_period(late.position) / plain_step if plain_step > 0 else 1.0
     quarter = plain_quarter if covariance is None else 0.5 * math.pi / max(step, 1e-30)
-    fields = {"step_size": step, "quarter": quarter, "stranded": learnt.stranded}
+    fields = {"step_size": step, "quarter": quarter, "stranded": max(learnt.stranded, rescued.stranded)}
     if not plan.visits_prior:
         pilot = fit_pilot(size, mean_energy, None, **fields)
-        return PilotOutcome(pilot, kernel, learnt.kernel, plain_quarter, second.state, late.position, spent)
+        return PilotOutcome(pilot, kernel, learnt.kernel, plain_quarter, rescued.state, late.position, spent)
 
-    there = _at_prior(context, second.state, learnt.kernel, learnt.variance, step, num // 2)
+    there = _at_prior(context, rescued.state, learnt.kernel, learnt.variance, step, num // 2)
     prior = _late(there.moves.draws)
     inside = prior.energy[np.isfinite(prior.energy)]  # elsewhere the likelihood is zero
     median = float(np.median(inside)) if inside.size else mean_energy
@@ -145,8 +149,18 @@ def run_pilot(context: WarmupContext, state: RunState) -> PilotOutcome:
     spreads = None
     if given.uses_spread and _by_level(learnt.kernel, learnt.variance):
         spreads = LadderSpread(_spread(context, late.position, learnt.variance).variance(), there.variance)
-    spent, state = spent + there.gradients, there.moves.state
-    return PilotOutcome(pilot, kernel, learnt.kernel, plain_quarter, state, late.position, spent, prior, spreads)
+    return PilotOutcome(
+        pilot,
+        kernel,
+        learnt.kernel,
+        plain_quarter,
+        rescued.state,
+        late.position,
+        spent + there.gradients,
+        there.moves.state,
+        prior,
+        spreads,
+    )
 
 
 class Learnt(NamedTuple):

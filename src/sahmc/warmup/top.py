@@ -32,11 +32,12 @@ HEAT_DIM = 20
 """The largest dimension in which heat is ever the better top: in more, there is too much of it."""
 LEAST_COVERED = 0.9
 """The share of the mass in modes that chains came to after the climb, if heat is to join the modes."""
-LONG_WAY, LONG_LOOK_OUT = 4.0, 12.0
-"""The barrier between prior and posterior above which it is asked whether a reference would be a better top: where
-several modes, or copies, are known, and where one is, for which the prior is a look-out for others."""
+LONG_WAY = 4.0
+"""The barrier between prior and posterior above which a reference may be a better top."""
 PRIOR_OVERLAP, LEAST_PRIOR_OVERLAP = 0.3, 0.1
 """The chance, as above, from which on it is: where the way is just so long, and where it is as long as can be."""
+MOST_LOST = 0.5
+"""The largest share of chains lost on the way down from the prior for which the prior can be the top."""
 MASS_ERROR = 0.1
 """The largest error of the log of the mass of a prior that is not known to be 1."""
 MOST_RHAT = 1.1
@@ -145,13 +146,16 @@ def _without(context: WarmupContext, spent: int = 0) -> WarmupContext:
 
 
 def _length(piloted: PilotOutcome, found: Landscape) -> float:
-    """Return how long the way from the prior is, the climb of ``found``; above 1 another top may be better."""
+    """Return the length of the path from the prior, the climb of ``found``: above 1 another top may be better.
+
+    It is infinite if most chains got lost on it.
+    """
     pilot, climb = piloted.pilot, found.climb
     if pilot is None or climb is None:
         return 0.0
-    barrier = fit_curve(climb, pilot.prior_share, pilot.u_min, pilot.dim).barrier(0.0)
-    several = int(found.modes.num) > 1 or found.quotient is not None
-    return barrier / (LONG_WAY if several else LONG_LOOK_OUT)
+    if found.lost > MOST_LOST * len(found.state.sahmc.chains.energy):
+        return math.inf
+    return fit_curve(climb, pilot.prior_share, pilot.u_min, pilot.dim).barrier(0.0) / LONG_WAY
 
 
 def prior_is_better(stay: Stay, found: Found, mass: tuple[float, float] | None, length: float) -> bool:
@@ -159,8 +163,10 @@ def prior_is_better(stay: Stay, found: Found, mass: tuple[float, float] | None, 
 
     It had if the search, whose outcome is ``found``, ended while it still brought new modes. ``mass`` is the log of the
     mass of the prior and its error; None where it is known. Without it there would be no evidence. ``length`` is how
-    often the way from the prior is as long as where PRIOR_OVERLAP is asked for.
+    often the way from the prior is as long as where PRIOR_OVERLAP is asked for, infinite where chains cannot go it.
     """
+    if math.isinf(length):
+        return False
     unknown = mass is not None and not mass[1] < MASS_ERROR
     return unknown or stay.broad or found.still_new or stay.overlap < _overlap_that_pays(length)
 
