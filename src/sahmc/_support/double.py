@@ -7,34 +7,42 @@ numbers of 64 bits, constants among them, which stay as exact as they were in 32
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend import core
 
+from sahmc._support import jax_internals as inside
 from sahmc._support.traced import TracedFunction
 
 
 def in_double(fn: TracedFunction, position: jax.Array) -> Any:
     """Return what a traced function returns for a position of 64 bits, computed in 64 bits throughout."""
-    return jax.tree.unflatten(fn.returns, _run(fn.steps.jaxpr, fn.consts, [position]))
+    return jax.tree.unflatten(fn.returns, _run(fn.steps.program, *map(_double, fn.consts), position))
 
 
-def _run(jaxpr: core.Jaxpr, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
-    """Return the results of a program, equation by equation."""
-    known: dict[Any, Any] = dict(zip(jaxpr.constvars, map(_double, consts), strict=True))
-    known.update(zip(jaxpr.invars, args, strict=True))
+def _run(program: Any, *values: Any) -> list[Any]:
+    """Return the results of a program for inputs of 64 bits, equation by equation."""
+    given = [*map(_double, inside.constants(program)), *values]
+    known: dict[Any, Any] = dict(zip(inside.inputs(program), given, strict=True))
 
     def read(atom: Any) -> Any:
-        return _double(jnp.asarray(atom.val)) if isinstance(atom, core.Literal) else known[atom]
+        return _double(inside.literal(atom)) if inside.is_literal(atom) else known[atom]
 
-    for eqn in jaxpr.eqns:
-        found = _RULES.get(eqn.primitive.name, _bind)(eqn, [read(atom) for atom in eqn.invars])
-        known.update(zip(eqn.outvars, found, strict=True))
-    return [read(atom) for atom in jaxpr.outvars]
+    for eqn in inside.equations(program):
+        known.update(zip(eqn.outvars, _run_equation(eqn, [read(atom) for atom in eqn.invars]), strict=True))
+    return [read(atom) for atom in inside.outputs(program)]
+
+
+def _run_equation(eqn: Any, values: Sequence[Any]) -> list[Any]:
+    """Return the results of an equation: those of the program that it calls, or else its own."""
+    called = inside.called_program(eqn)
+    if called is not None:
+        return _run(called, *values)
+    return inside.bind(eqn, values, {name: _doubled(value) for name, value in eqn.params.items()})
 
 
 def _double(value: Any) -> Any:
@@ -42,79 +50,18 @@ def _double(value: Any) -> Any:
     return jnp.asarray(value, jnp.float64) if getattr(value, "dtype", None) == np.float32 else value
 
 
-def _type(value: Any) -> Any:
+def _doubled(value: Any) -> Any:
     """Return a parameter of an equation, with the type of 64 bits where it says 32, and in programs inside."""
-    if isinstance(value, (core.Jaxpr, core.ClosedJaxpr)):
-        inner = value.jaxpr if isinstance(value, core.ClosedJaxpr) else value
-        closed = jax.make_jaxpr(lambda *args: _run_inner(value, args))(*(_type(var.aval) for var in inner.invars))
-        return closed if isinstance(value, core.ClosedJaxpr) else closed.jaxpr
-    if isinstance(value, (np.dtype, type)) and value == np.float32:
-        return np.dtype(np.float64)
-    if isinstance(value, jax.core.ShapedArray) and value.dtype == np.float32:
-        return value.update(dtype=np.dtype(np.float64))
-    return tuple(map(_type, value)) if type(value) is tuple else value
+    if inside.is_program(value):
+        free = inside.inputs(value)[len(inside.constants(value)) :]
+        return inside.remade(value, partial(_run, value), *(_stand_in(var.aval) for var in free))
+    if isinstance(value, tuple):
+        parts = [_doubled(part) for part in value]
+        same = all(new is old for new, old in zip(parts, value, strict=True))
+        return value if same else value._make(parts) if hasattr(value, "_make") else tuple(parts)
+    return inside.retyped(value, np.float32, np.float64)
 
 
-def _bind(eqn: Any, values: Sequence[Any]) -> Sequence[Any]:
-    """Run an equation as it is."""
-    found = eqn.primitive.bind(*values, **{name: _type(value) for name, value in eqn.params.items()})
-    return found if eqn.primitive.multiple_results else [found]
-
-
-def _call(eqn: Any, values: Sequence[Any]) -> Sequence[Any]:
-    """Run the program that an equation calls."""
-    return _run_inner(next(eqn.params[name] for name in ("jaxpr", "call_jaxpr") if name in eqn.params), values)
-
-
-def _run_inner(program: Any, values: Sequence[Any]) -> list[Any]:
-    """Run a program, closed or not."""
-    if isinstance(program, core.ClosedJaxpr):
-        return _run(program.jaxpr, program.consts, values)
-    return _run(program, [], values)
-
-
-def _scan(eqn: Any, values: Sequence[Any]) -> Sequence[Any]:
-    consts, carried = eqn.params["num_consts"], eqn.params["num_carry"]
-
-    def body(carry: Any, x: Any) -> tuple[Any, Any]:
-        found = _run_inner(eqn.params["jaxpr"], [*values[:consts], *carry, *x])
-        return tuple(found[:carried]), tuple(found[carried:])
-
-    start, xs = tuple(values[consts : consts + carried]), tuple(values[consts + carried :])
-    options = {name: eqn.params[name] for name in ("length", "reverse", "unroll")}
-    end, rows = jax.lax.scan(body, start, xs, **options)
-    return [*end, *rows]
-
-
-def _while(eqn: Any, values: Sequence[Any]) -> Sequence[Any]:
-    for_cond, for_body = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
-    cond_consts, body_consts = values[:for_cond], values[for_cond : for_cond + for_body]
-    return jax.lax.while_loop(
-        lambda carry: _run_inner(eqn.params["cond_jaxpr"], [*cond_consts, *carry])[0],
-        lambda carry: tuple(_run_inner(eqn.params["body_jaxpr"], [*body_consts, *carry])),
-        tuple(values[for_cond + for_body :]),
-    )
-
-
-def _cond(eqn: Any, values: Sequence[Any]) -> Sequence[Any]:
-    branches = [lambda *rest, branch=branch: _run_inner(branch, rest) for branch in eqn.params["branches"]]
-    return jax.lax.switch(values[0], branches, *values[1:])
-
-
-def _solve(eqn: Any, values: Sequence[Any]) -> Sequence[Any]:
-    """Solve a linear system by the program that does so forward, ``solve``; the others are for gradients."""
-    lengths = eqn.params["const_lengths"]
-    before = lengths.matvec + lengths.vecmat
-    consts = values[before : before + lengths.solve]
-    return _run_inner(eqn.params["jaxprs"].solve, [*consts, *values[sum(lengths) :]])
-
-
-_CALLS = ("jit", "pjit", "closed_call", "core_call", "remat2", "checkpoint", "custom_jvp_call", "custom_vjp_call")
-_RULES: dict[str, Callable[[Any, Sequence[Any]], Sequence[Any]]] = {
-    **dict.fromkeys(_CALLS, _call),
-    "scan": _scan,
-    "while": _while,
-    "cond": _cond,
-    "custom_linear_solve": _solve,
-}
-"""How equations with programs inside are run, by the names of their primitives."""
+def _stand_in(aval: Any) -> jax.ShapeDtypeStruct:
+    """Return a stand-in for a variable in a program of 32 bits, with 64."""
+    return jax.ShapeDtypeStruct(aval.shape, inside.retyped(aval.dtype, np.float32, np.float64))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from pathlib import Path
 
+from sahmc._support.jax_internals import has_started
 from sahmc._support.validate import require
 
 TASKS = Path("/proc/self/task")
@@ -21,12 +21,7 @@ def require_not_forked() -> None:
     """
     must = "JAX cannot run in a process that was forked after it had started"
     todo = 'start processes by multiprocessing.get_context("spawn"), or fork before JAX is used'
-    require(not (_started() and _without_threads()), must, f"process {os.getpid()}, which was", todo)
-
-
-def _started() -> bool:
-    bridge = sys.modules.get("jax._src.xla_bridge")
-    return bool(getattr(bridge, "backends_are_initialized", lambda: False)())
+    require(not (has_started() and _without_threads()), must, f"process {os.getpid()}, which was", todo)
 
 
 def _without_threads() -> bool:

@@ -1,9 +1,9 @@
-"""What the library knows of JAX's inside: how a traced program is laid out, and whether JAX has started.
+"""What the library knows of the inside of JAX: how a traced program is laid out, and whether JAX has started.
 
-Nothing else may look into a program. Versions of JAX differ in this: up to 0.10 a closed program holds an open one and
-the constants, while from 0.11 on both are of one class, a program without constants takes them as its first inputs,
-and a loop tells its operands apart by other parameters. Here nothing is told by the version, nor by how a loop stores
-its operands: operations with programs inside are given them anew, with all else as it is.
+Nothing else looks into a program. JAX does not promise to leave programs as they are. Up to 0.10 a closed program is an
+open one and its constants, each of a class of its own; from 0.11 on there is one class, and constants that are not
+attached are the first inputs. Loops came to name their operands otherwise, too. So nothing is asked of a version here,
+or of the parameters of a loop: an equation with a program inside is given another one, with all else as it is.
 """
 
 from __future__ import annotations
@@ -16,53 +16,35 @@ import jax
 import numpy as np
 from jax.extend import core
 
-Program = core.Jaxpr | core.ClosedJaxpr
-"""A program, with its constants or without."""
 CALLS = ("jit", "pjit", "closed_call", "core_call", "remat2", "checkpoint", "custom_jvp_call", "custom_vjp_call")
-"""The names of operations that run the one program inside them on their operands, and at most do more for gradients."""
+"""The names of operations that run the program inside them on their operands; what else they hold is for gradients."""
 OUTSIDE = ("callback", "ffi")
-"""The parts of names of operations that call functions outside JAX."""
+"""What the names of operations have in common that call functions outside JAX."""
 
 
-def make_program(fn: Callable[..., Any], *examples: Any) -> tuple[Program, list[Any], Any]:
-    """Return ``fn`` as a program without its constants, these, and the shapes of what it returns in its structure.
+def make_program(fn: Callable[..., Any], *examples: Any) -> tuple[Any, list[Any], Any]:
+    """Return ``fn`` as a program without its constants, these, and the shapes of what it returns.
 
-    The program takes the constants before the arguments of ``fn``, which are like ``examples``.
+    The first inputs of the program are the constants; the others are like ``examples``.
     """
-    closed, shape = jax.make_jaxpr(fn, return_shape=True)(*examples)
-    bare = closed.jaxpr
-    return core.ClosedJaxpr(bare, []) if bare is closed else bare, list(closed.consts), shape
+    closed, shapes = jax.make_jaxpr(fn, return_shape=True)(*examples)
+    bare = core.ClosedJaxpr(closed, []) if _bare(closed) is closed else _bare(closed)
+    return bare, list(closed.consts), shapes
 
 
-def run_program(program: Program, consts: Sequence[Any], *args: Any) -> list[Any]:
-    """Return the results of a program that was made without its constants."""
-    return core.jaxpr_as_fun(core.ClosedJaxpr(program, list(consts)))(*args)
+def run_program(program: Any, consts: Sequence[Any], *args: Any) -> list[Any]:
+    """Return the results of a program that ``make_program`` made."""
+    return list(core.jaxpr_as_fun(core.ClosedJaxpr(program, list(consts)))(*args))
 
 
-def equations(program: Program) -> Sequence[Any]:
-    """Return the equations of a program, in order."""
-    return program.eqns
-
-
-def inputs(program: Program) -> list[Any]:
-    """Return the variables that a program begins with: those of its constants, then those of its arguments."""
-    bare = getattr(program, "jaxpr", program)
-    return [*bare.constvars, *bare.invars]
-
-
-def outputs(program: Program) -> list[Any]:
-    """Return the variables and literals that a program returns."""
-    return list(getattr(program, "jaxpr", program).outvars)
-
-
-def constants(program: Program) -> list[Any]:
-    """Return the values of the first inputs of a program that come with it."""
-    return list(getattr(program, "consts", []))
-
-
-def is_literal(atom: Any) -> bool:
-    """Tell whether an operand is a number that is written into the program, rather than a variable."""
-    return isinstance(atom, core.Literal)
+def remade(program: Any, fn: Callable[..., Any], *examples: Any) -> Any:
+    """Return ``fn`` as a program that can take the place of ``program`` in an equation."""
+    closed = jax.make_jaxpr(fn)(*examples)
+    if isinstance(program, core.ClosedJaxpr):
+        return closed
+    if closed.consts:
+        raise NotImplementedError("an operation holds a program that cannot have constants")
+    return _bare(closed)
 
 
 def is_program(value: Any) -> bool:
@@ -70,6 +52,79 @@ def is_program(value: Any) -> bool:
     return isinstance(value, (core.Jaxpr, core.ClosedJaxpr))
 
 
+def programs_in(value: Any) -> Iterator[Any]:
+    """Yield the programs in a parameter of an equation, or the program itself, each before those inside it."""
+    if is_program(value):
+        yield value
+        for eqn in equations(value):
+            yield from programs_in(list(eqn.params.values()))
+    elif isinstance(value, (tuple, list)):
+        for part in value:
+            yield from programs_in(part)
+
+
+def inputs(program: Any) -> list[Any]:
+    """Return the variables that a program begins with: those of its constants, then the others."""
+    return [*_bare(program).constvars, *_bare(program).invars]
+
+
+def constants(program: Any) -> list[Any]:
+    """Return the values that a program has for the first of its inputs."""
+    return list(getattr(program, "consts", ()))
+
+
+def equations(program: Any) -> list[Any]:
+    """Return the equations of a program, in the order in which they are run."""
+    return list(_bare(program).eqns)
+
+
+def outputs(program: Any) -> list[Any]:
+    """Return the variables and literals that a program ends with."""
+    return list(_bare(program).outvars)
+
+
+def is_literal(atom: Any) -> bool:
+    """Tell whether what an equation reads is a number that is written there, rather than a variable."""
+    return isinstance(atom, core.Literal)
+
+
 def literal(atom: Any) -> np.ndarray:
-    """Return the number that a literal stands for, with its type."""
+    """Return the number that is written in an equation, in the type that it has there."""
     return np.asarray(atom.val, atom.aval.dtype)
+
+
+def called_program(eqn: Any) -> Any:
+    """Return the program that an equation runs on its operands; None if it is not a call, or not of one program."""
+    inside = [value for value in eqn.params.values() if is_program(value)]
+    return inside[0] if eqn.primitive.name in CALLS and len(inside) == 1 else None
+
+
+def bind(eqn: Any, values: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+    """Return the results of an equation for other operands and parameters than its own."""
+    found = eqn.primitive.bind(*values, **params)
+    return list(found) if eqn.primitive.multiple_results else [found]
+
+
+def calls_out(eqn: Any) -> bool:
+    """Tell whether an equation calls a function outside JAX."""
+    return any(part in eqn.primitive.name for part in OUTSIDE)
+
+
+def retyped(value: Any, old: Any, new: Any) -> Any:
+    """Return a type of numbers or of arrays, as it stands in a parameter, with ``new`` numbers for the ``old``."""
+    if isinstance(value, (np.dtype, type)) and value == old:
+        return np.dtype(new)
+    if isinstance(value, jax.core.ShapedArray) and value.dtype == old:
+        return value.update(dtype=np.dtype(new))
+    return value
+
+
+def has_started() -> bool:
+    """Tell whether JAX has started its threads; false if it does not say."""
+    bridge = sys.modules.get("jax._src.xla_bridge")
+    return bool(getattr(bridge, "backends_are_initialized", lambda: False)())
+
+
+def _bare(program: Any) -> Any:
+    """Return the part of a program that has its equations: up to JAX 0.10 all but its constants, then itself."""
+    return getattr(program, "jaxpr", program)

@@ -7,10 +7,9 @@ from functools import lru_cache
 from typing import Any
 
 import jax
-import numpy as np
-from jax.extend import core
 from jax.tree_util import PyTreeDef
 
+from sahmc._support import jax_internals as inside
 from sahmc._support.pytree import static, strategy
 
 
@@ -32,36 +31,38 @@ class TracedFunction:
 
     def constants(self) -> list[Any]:
         """Return all arrays that the function uses besides its argument, those inside a nested ``jit`` included."""
-        return [*self.consts, *_nested_constants(self.steps.jaxpr)]
+        programs = inside.programs_in(self.steps.program)
+        return [*self.consts, *(c for each in programs for c in (*inside.constants(each), *_literals(each)))]
 
     @property
     def calls_out(self) -> bool:
         """Whether it calls functions outside JAX, to which numbers of another size are strange."""
-        return any("callback" in name or "ffi" in name for name in _primitives(self.steps.jaxpr))
+        programs = inside.programs_in(self.steps.program)
+        return any(inside.calls_out(eqn) for each in programs for eqn in inside.equations(each))
 
     def __call__(self, position: jax.Array) -> Any:
         """Return what the function returns."""
-        leaves = core.jaxpr_as_fun(core.ClosedJaxpr(self.steps.jaxpr, self.consts))(position)
-        return jax.tree.unflatten(self.returns, leaves)
+        return jax.tree.unflatten(self.returns, inside.run_program(self.steps.program, self.consts, position))
 
 
 def trace(fn: Callable[[jax.Array], Any], example: jax.Array) -> TracedFunction:
     """Return ``fn`` as a program, by calling it once, on a stand-in for the array ``example``."""
-    closed, shape = jax.make_jaxpr(fn, return_shape=True)(example)
-    consts = [jax.numpy.asarray(c) for c in closed.consts]
-    return TracedFunction(consts, _interned(_Steps(closed.jaxpr)), jax.tree.structure(shape))
+    program, consts, shapes = inside.make_program(fn, example)
+    return TracedFunction(
+        [jax.numpy.asarray(c) for c in consts], _interned(_Steps(program)), jax.tree.structure(shapes)
+    )
 
 
 class _Steps:
-    """A jaxpr that equals another if it does the same thing."""
+    """A program without its constants that equals another if it does the same thing."""
 
-    def __init__(self, jaxpr: core.Jaxpr):
-        self.jaxpr = jaxpr
-        self.key = _describe(jaxpr)
+    def __init__(self, program: Any):
+        self.program = program
+        self.key = _describe(program)
         self.hash = hash(self.key)
 
     def __repr__(self) -> str:
-        return str(self.jaxpr)
+        return str(self.program)
 
     def __hash__(self) -> int:
         return self.hash
@@ -76,52 +77,31 @@ def _interned(steps: _Steps) -> _Steps:
     return steps
 
 
-def _primitives(value: Any) -> set[str]:
-    """Return the names of all operations of a program, or of those inside a parameter of an equation."""
-    if isinstance(value, core.ClosedJaxpr):
-        return _primitives(value.jaxpr)
-    if isinstance(value, core.Jaxpr):
-        inside = (_primitives(param) for eqn in value.eqns for param in eqn.params.values())
-        return {eqn.primitive.name for eqn in value.eqns}.union(*inside)
-    if isinstance(value, (tuple, list)):
-        return set().union(*map(_primitives, value))
-    return set()
+def _literals(program: Any) -> list[Any]:
+    """Return the numbers that are written in the equations of a program."""
+    return [atom.val for eqn in inside.equations(program) for atom in eqn.invars if inside.is_literal(atom)]
 
 
-def _nested_constants(value: Any) -> list[Any]:
-    """Return the constants of all programs inside a parameter of an equation, or inside a program."""
-    if isinstance(value, core.ClosedJaxpr):
-        return [*value.consts, *_nested_constants(value.jaxpr)]
-    if isinstance(value, core.Jaxpr):
-        literals = [a.val for eqn in value.eqns for a in eqn.invars if isinstance(a, core.Literal)]
-        return [*literals, *(c for eqn in value.eqns for p in eqn.params.values() for c in _nested_constants(p))]
-    if isinstance(value, (tuple, list)):
-        return [c for part in value for c in _nested_constants(part)]
-    return []
-
-
-def _describe(jaxpr: core.Jaxpr) -> Hashable:
+def _describe(program: Any) -> Hashable:
     """Describe every equation with its parameters, variables numbered in order of appearance."""
     number: dict[Any, int] = {}
 
     def name(atom: Any) -> Hashable:
-        if isinstance(atom, core.Literal):
-            return str(atom.aval), np.asarray(atom.val).tobytes()
+        if inside.is_literal(atom):
+            return str(atom.aval), inside.literal(atom).tobytes()
         return number.setdefault(atom, len(number)), str(atom.aval)
 
-    rows = [tuple(map(name, jaxpr.constvars)), tuple(map(name, jaxpr.invars))]
-    for eqn in jaxpr.eqns:
+    rows: list[Hashable] = [tuple(map(name, inside.inputs(program)))]
+    for eqn in inside.equations(program):
         params = tuple(sorted((k, _describe_param(v)) for k, v in eqn.params.items() if k != "name"))
         rows.append((eqn.primitive, tuple(map(name, eqn.invars)), params, tuple(map(name, eqn.outvars))))
-    return (*rows, tuple(map(name, jaxpr.outvars)))
+    return (*rows, tuple(map(name, inside.outputs(program))))
 
 
 def _describe_param(value: Any) -> Hashable:
     """Describe a parameter of an equation, which may itself be a program."""
-    if isinstance(value, core.ClosedJaxpr):
-        return _describe(value.jaxpr), tuple(map(_describe_param, value.consts))
-    if isinstance(value, core.Jaxpr):
-        return _describe(value)
+    if inside.is_program(value):
+        return _describe(value), tuple(map(_describe_param, inside.constants(value)))
     if isinstance(value, (tuple, list)):
         return tuple(map(_describe_param, value))
     try:

@@ -22,7 +22,8 @@ from sahmc.run.start import evaluate_starts
 from sahmc.warmup.climb import run_climb
 from sahmc.warmup.ladder import FEWEST_LEVELS
 from sahmc.warmup.pilot import effective_dim, fit_pilot
-from sahmc.warmup.tempered import WarmupContext, run_at_temperature
+from sahmc.warmup.rescue import stranded_height
+from sahmc.warmup.tempered import WarmupContext, run_at_temperature, take_places
 
 REFERENCE_DRAWS = 512
 """The number of draws of q whose energies tell how far away the posterior is."""
@@ -120,8 +121,12 @@ def stay_in_modes(
     points = reference.draws(max(REFERENCE_DRAWS, plan.chains), seed=len(finder.draws))
     high = energies_and_gradients(context.energy_fn, points)[0] - reference.energies(points)
     low = np.asarray(made.draws.total_energy, float)[-len(late) :] - reference.energies(late)
+    stray = strays(low, late.shape[-1])
+    state, low = made.state, low[:, ~stray]
+    if stray.any():
+        state = state._replace(sahmc=state.sahmc._replace(chains=take_places(state.sahmc.chains, stray)))
     return Stay(
-        state=made.state,
+        state=state,
         step_size=made.step_size,
         finder=finder,
         found=again,
@@ -135,6 +140,16 @@ def stay_in_modes(
         gradients=made.gradients,
         gradients_modes=again.spent + looked + len(points),
     )
+
+
+def strays(low: np.ndarray, dim: int) -> np.ndarray:
+    """Tell for each chain whether it stayed outside all known modes, where q has next to no mass.
+
+    ``low`` are the energies -log density + log q of its draws, (draw, chain). The search has looked at the place, and
+    the mass there does not count; as a draw of the posterior it would spoil the mean energy.
+    """
+    mean = low.mean(axis=0)
+    return ~(mean > np.median(mean) - stranded_height(dim))
 
 
 def overlap(low: np.ndarray, high: np.ndarray) -> float:
