@@ -18,9 +18,15 @@ import numpy as np
 from sahmc._support import jax_internals as inside
 from sahmc._support.traced import TracedFunction
 
+WIDER = {np.dtype(np.float32): np.dtype(np.float64), np.dtype(np.complex64): np.dtype(np.complex128)}
+"""The types of 32 bits for each real number, with those of 64."""
+
 
 def in_double(fn: TracedFunction, position: jax.Array) -> Any:
-    """Return what a traced function returns for a position of 64 bits, computed in 64 bits throughout."""
+    """Return what a traced function returns for a position of 64 bits, computed in 64 bits throughout.
+
+    Raises an error, of whatever kind, if the program does what cannot be done in 64 bits as it is in 32.
+    """
     return jax.tree.unflatten(fn.returns, _run(fn.steps.program, *map(_double, fn.consts), position))
 
 
@@ -33,7 +39,9 @@ def _run(program: Any, *values: Any) -> list[Any]:
         return _double(inside.literal(atom)) if inside.is_literal(atom) else known[atom]
 
     for eqn in inside.equations(program):
-        known.update(zip(eqn.outvars, _run_equation(eqn, [read(atom) for atom in eqn.invars]), strict=True))
+        found = _run_equation(eqn, [read(atom) for atom in eqn.invars])
+        _require_double(eqn, found)
+        known.update(zip(eqn.outvars, found, strict=True))
     return [read(atom) for atom in inside.outputs(program)]
 
 
@@ -45,9 +53,18 @@ def _run_equation(eqn: Any, values: Sequence[Any]) -> list[Any]:
     return inside.bind(eqn, values, {name: _doubled(value) for name, value in eqn.params.items()})
 
 
+def _require_double(eqn: Any, found: Sequence[Any]) -> None:
+    """Raise ``TypeError`` unless the results of an equation have the types that they should have in 64 bits."""
+    for var, value in zip(eqn.outvars, found, strict=True):
+        should = inside.retyped(var.aval.dtype, WIDER)
+        if value.dtype != should:
+            raise TypeError(f"{eqn.primitive.name} makes {value.dtype} of numbers of 64 bits where it must {should}")
+
+
 def _double(value: Any) -> Any:
     """Return an array with 64 bits for each real number; others are left as they are."""
-    return jnp.asarray(value, jnp.float64) if getattr(value, "dtype", None) == np.float32 else value
+    dtype = getattr(value, "dtype", None)
+    return jnp.asarray(value, WIDER[dtype]) if dtype in WIDER else value
 
 
 def _doubled(value: Any) -> Any:
@@ -59,9 +76,9 @@ def _doubled(value: Any) -> Any:
         parts = [_doubled(part) for part in value]
         same = all(new is old for new, old in zip(parts, value, strict=True))
         return value if same else value._make(parts) if hasattr(value, "_make") else tuple(parts)
-    return inside.retyped(value, np.float32, np.float64)
+    return inside.retyped(value, WIDER)
 
 
 def _stand_in(aval: Any) -> jax.ShapeDtypeStruct:
     """Return a stand-in for a variable in a program of 32 bits, with 64."""
-    return jax.ShapeDtypeStruct(aval.shape, inside.retyped(aval.dtype, np.float32, np.float64))
+    return jax.ShapeDtypeStruct(aval.shape, inside.retyped(aval.dtype, WIDER))

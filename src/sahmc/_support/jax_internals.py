@@ -9,15 +9,22 @@ or of the parameters of a loop: an equation with a program inside is given anoth
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 from jax.extend import core
 
-CALLS = ("jit", "pjit", "closed_call", "core_call", "remat2", "checkpoint", "custom_jvp_call", "custom_vjp_call")
+CALLS = (
+    *("jit", "pjit", "eval_jaxpr", "closed_call", "core_call", "remat2", "checkpoint"),
+    *("custom_jvp_call", "custom_vjp_call"),
+)
 """The names of operations that run the program inside them on their operands; what else they hold is for gradients."""
+HIGH = "call_hi_primitive"
+"""The name of operations that stand for programs, which JAX makes of them before it compiles them."""
+WIDE = tuple(map(np.dtype, ("float64", "complex128", "int64", "uint64")))
+"""The types of numbers that there are in 64 bits alone."""
 OUTSIDE = ("callback", "ffi")
 """What the names of operations have in common that call functions outside JAX."""
 
@@ -61,6 +68,8 @@ def programs_in(value: Any) -> Iterator[Any]:
     elif isinstance(value, (tuple, list)):
         for part in value:
             yield from programs_in(part)
+    elif isinstance(getattr(value, "params", None), dict):  # what an operation named HIGH holds
+        yield from programs_in(list(value.params.values()))
 
 
 def inputs(program: Any) -> list[Any]:
@@ -94,7 +103,11 @@ def literal(atom: Any) -> np.ndarray:
 
 
 def called_program(eqn: Any) -> Any:
-    """Return the program that an equation runs on its operands; None if it is not a call, or not of one program."""
+    """Return the program that an equation runs on its operands; None if it is an operation of its own."""
+    if eqn.primitive.name == HIGH:
+        examples = [jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype) for atom in eqn.invars]
+        with jax.enable_x64(any(atom.aval.dtype in WIDE for atom in (*eqn.invars, *eqn.outvars))):
+            return jax.make_jaxpr(lambda *args: eqn.primitive.to_lojax(*args, **eqn.params))(*examples)
     inside = [value for value in eqn.params.values() if is_program(value)]
     return inside[0] if eqn.primitive.name in CALLS and len(inside) == 1 else None
 
@@ -110,12 +123,13 @@ def calls_out(eqn: Any) -> bool:
     return any(part in eqn.primitive.name for part in OUTSIDE)
 
 
-def retyped(value: Any, old: Any, new: Any) -> Any:
-    """Return a type of numbers or of arrays, as it stands in a parameter, with ``new`` numbers for the ``old``."""
-    if isinstance(value, (np.dtype, type)) and value == old:
-        return np.dtype(new)
-    if isinstance(value, jax.core.ShapedArray) and value.dtype == old:
-        return value.update(dtype=np.dtype(new))
+def retyped(value: Any, types: Mapping[Any, Any]) -> Any:
+    """Return a parameter with other types of numbers, if it is such a type or one of arrays; ``types`` says which."""
+    for old, new in types.items():
+        if isinstance(value, (np.dtype, type)) and value == old:
+            return new
+        if isinstance(value, jax.core.ShapedArray) and value.dtype == old:
+            return value.update(dtype=new)
     return value
 
 

@@ -17,8 +17,11 @@ from sahmc.tilt.partition import TemperatureLadder
 from sahmc.tilt.theta import expected_frequency
 from sahmc.tilt.tilts import TemperedTilt, Tilt
 
-UNDERMINING = frozenset({"evidence", "round-trips", "rhat", "modes", "theta", "weights", "drift", "stuck", "precision"})
-"""The codes of findings that, as errors, leave the evidence without support."""
+UNDERMINING = frozenset({"round-trips", "rhat", "modes", "theta", "weights", "drift", "stuck", "precision"})
+"""The codes of findings that, as errors, leave the evidence without support; "evidence" itself always does."""
+
+MASS_ERROR = 0.1
+"""The largest error of the log of the mass of a prior, where that is not known to be 1, which leaves the evidence."""
 
 
 def membership(record: RunRecord, every: tuple[int, int] = (1, 1)) -> np.ndarray:
@@ -65,7 +68,10 @@ def log_evidence(record: RunRecord, method: str = "theta") -> Expectation:
     """
     require_known(method, ESTIMATORS, "method")
     partition = record.partition
-    undermined = any(finding.severity == "error" and finding.code in UNDERMINING for finding in record.findings)
+    undermined = any(
+        finding.code == "evidence" or (finding.severity == "error" and finding.code in UNDERMINING)
+        for finding in record.findings
+    )
     require(
         record.bridge is not None or knows_evidence(record),
         "log_evidence needs draws at beta = 0, the prior or a reference, under one frozen theta",
@@ -83,9 +89,11 @@ def estimated(record: RunRecord, method: str) -> Expectation:
 
     Where the ladder has no end at beta = 0 there may be a bridge to a reference beside it.
     """
-    if not knows_evidence(record):
-        return UNKNOWN if record.bridge is None else Expectation(*map(np.array, record.bridge))
-    found, mass = ESTIMATORS[method](record), record.prior_mass
+    mass = record.prior_mass
+    if knows_evidence(record):
+        found = ESTIMATORS[method](record)
+    else:
+        found = UNKNOWN if record.bridge is None else Expectation(*map(np.array, record.bridge))
     return found if mass is None else Expectation(found.mean - mass[0], np.hypot(found.mcse, mass[1]))
 
 

@@ -213,6 +213,8 @@ class WarmupRecord(Frozen):
     """The gradients spent on each stage, by its name."""
     late: int = 0
     """The number of modes that only the draws of a first run had shown, for which all was run again."""
+    untravelled: bool = False
+    """Whether the ladder kept chains away from the posterior, so that draws were made at beta = 1 alone."""
 
     def __repr__(self) -> str:
         lines = [f"<sahmc warm-up, {sum(self.gradients.values()):,} gradients"]

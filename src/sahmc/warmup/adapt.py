@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sahmc._support.pytree import updated
+from sahmc.kernels.base import Kernel
 from sahmc.kernels.jump import Jump
 from sahmc.landscape.mode_finder import ModeFinder, lowest_draws, posterior_draws
 from sahmc.landscape.modes import Modes
@@ -19,6 +20,7 @@ from sahmc.run.plan import Plan
 from sahmc.run.round_trips import init_round_trips
 from sahmc.run.stage import StageResult
 from sahmc.run.step_size import init_step_size
+from sahmc.tilt.partition import TemperatureLadder
 from sahmc.tilt.theta import desired_frequencies, freeze_theta, init_theta
 from sahmc.tilt.tilts import TemperedTilt
 from sahmc.warmup.tempered import WarmupContext, memory_thin
@@ -31,6 +33,12 @@ is a prior, whose draws tell the evidence, levels share alike."""
 ONE_MODE_SHARE = 0.9
 """That share where one mode is known in which plain moves mix: the other levels are a look-out, and tell the evidence.
 Where they mix badly, as in a funnel, chains had better pass through the other levels."""
+
+LEAST_HOME = 0.1
+"""The minimum visits to beta = 1, over those desired, of a ladder that is used for the draws."""
+LEAST_BACK, LEAST_SEEN = 0.75, 0.01
+"""The minimum share of chains that visit beta = 1 in the late adaptation, and the minimum visits to any level over
+those desired, where one mode is known."""
 
 
 class Adapted(NamedTuple):
@@ -54,6 +62,22 @@ class Adapted(NamedTuple):
     """theta and round trips at some moments."""
     draws: Draw | None
     """The draws, if they are to be saved."""
+    home: np.ndarray | None = None
+    """The share of its late draws that each chain made at the lowest level, (chain,); None if draws were not kept."""
+
+    def lost_posterior(self) -> bool:
+        """Tell whether the ladder keeps chains away from the posterior instead of bringing them back to it.
+
+        With several modes a long ladder is slow, and what counts is that beta = 1 is visited at all. With one mode
+        nearly all chains should have come back, and no level may be left out: chains might yet leave for it.
+        """
+        tempered = isinstance(self.setup.tilt, TemperedTilt) and self.setup.tilt.num_regions > 1
+        if self.home is None or not tempered:
+            return False
+        desired = np.asarray(self.setup.desired, float)
+        seen = self.visits.reshape(-1, len(desired)).sum(axis=0) / max(1, self.visits.sum()) / desired
+        left_out = float((self.home > 0).mean()) < LEAST_BACK or seen.min() < LEAST_SEEN
+        return self.home.mean() < LEAST_HOME * desired[0] or (int(self.modes.num) == 1 and left_out)
 
 
 def begin_adaptation(
@@ -91,6 +115,7 @@ def adapt(
     visits, moved, looked = np.zeros(state.sahmc.theta.visits.shape, np.int64), 0, 0
     traces: list[ThetaTrace | None] = []
     saved: list[Draw] = []
+    home = None
     for moves in (total // 2, total - total // 2):
         thin = min(max(ADAPTATION_THIN, memory_thin(state.sahmc.chains.position, moves)), max(1, moves))
         stretches = [(moves // thin, thin, plan.looks_for_modes or save), (moves % thin, 1, False)]
@@ -100,13 +125,15 @@ def adapt(
             traces.append(done.trace)
             if done.draws is not None and save:
                 saved.append(done.draws)
+            if done.draws is not None and len(done.draws.region):
+                home = (np.asarray(done.draws.region) == 0).mean(axis=0)
             if done.draws is not None and plan.looks_for_modes:
                 finder, modes, spent = _look_for_modes(done.draws, finder, modes)
                 looked += spent
                 if isinstance(setup.kernel, Jump):
                     setup = replace(setup, kernel=updated(setup.kernel, modes=modes))
     drawn = jax.tree.map(lambda *parts: np.concatenate(parts), *saved) if saved else None
-    return Adapted(state, setup, visits, finder, modes, moved, looked, ThetaTrace.join(*traces), drawn)
+    return Adapted(state, setup, visits, finder, modes, moved, looked, ThetaTrace.join(*traces), drawn, home)
 
 
 def _run(
@@ -141,6 +168,29 @@ def freeze(state: RunState, visits: np.ndarray, plan: Plan) -> RunState:
         steps=state.steps._replace(log_step=state.steps.log_average),
         trips=init_round_trips(plan.chains),
     )
+
+
+def without_ladder(begun: RunState, adapted: Adapted, kernel: Kernel, step_size: float) -> tuple[RunState, Setup]:
+    """Return a state and a setup in which chains move at beta = 1 alone, from where they were before the adaptation.
+
+    The draws are then those of plain HMC with jumps between the known modes, all of equal weight. That is unbiased:
+    the ladder is given up before the first draw is made, and the kernel leaves the posterior invariant. ``begun`` holds
+    the chains, ``kernel`` is the one for beta = 1, and ``step_size`` the step size there.
+    """
+    dtype = adapted.setup.desired.dtype
+    setup = replace(
+        adapted.setup,
+        tilt=TemperedTilt(TemperatureLadder.single(1.0)),
+        kernel=kernel,
+        desired=desired_frequencies(None, 1).astype(dtype),
+    )
+    theta = init_theta(jnp.zeros(1, dtype))
+    state = adapted.state._replace(
+        sahmc=adapted.state.sahmc._replace(chains=begun.sahmc.chains, theta=theta),
+        steps=init_step_size(jnp.full(1, step_size, dtype), eager=False),
+        trips=init_round_trips(len(begun.sahmc.chains.energy)),
+    )
+    return state, setup
 
 
 def favour_posterior(state: RunState, setup: Setup, plan: Plan, easy: bool) -> tuple[RunState, Setup]:

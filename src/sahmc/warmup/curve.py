@@ -11,6 +11,8 @@ from sahmc.results.warmup_record import Climb
 
 MOST_RELATIVE_SPREAD = 5.0
 """The largest credible sd(beta U), over that of a Gaussian well; more is lack of equilibrium."""
+LEAST_INSIDE = 1e-3
+"""The least share of the prior with a finite likelihood from which a ladder can start."""
 LADDER_SIZES = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96)
 """The numbers of levels that ladders have: few, so that similar runs share compiled code; more levels cost little."""
 
@@ -80,5 +82,5 @@ def fit_curve(climb: Climb, share: float, reference: float, dim: float) -> Ladde
         return np.concatenate([[0.0], np.cumsum(0.5 * (f[1:] + f[:-1]) * -np.diff(grid))])
 
     log_z = integral(mean)
-    log_z[-1] -= math.log(max(down[-1].inside, 1e-3))  # the prior counts where the likelihood is zero too
+    log_z[-1] -= math.log(max(down[-1].inside, LEAST_INSIDE))  # the prior counts where the likelihood is zero too
     return LadderCurve(grid, share, log_z, integral(spread), np.log([r.step_size for r in down]))

@@ -83,7 +83,7 @@ def explore(context: WarmupContext, piloted: PilotOutcome, shown: np.ndarray | N
         if quotient is not None and plan.symmetries is not None:
             quotient, finder, found = look_again(plan.symmetries, quotient, finder, found)
         modes, spent = found.jumps, spent + found.spent
-        if int(modes.num) == 1 and not plan.has_prior:
+        if int(modes.num) == 1:
             lost |= ~(done.energies < pilot.mean_energy + stranded_height(dim))
     state = _put_back(done.state, home, lost)
     state = state if quotient is None else _fold_chains(context, state, quotient.fold)

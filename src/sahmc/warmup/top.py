@@ -15,11 +15,12 @@ from sahmc.landscape.mode_finder import Found
 from sahmc.landscape.parts import Parts
 from sahmc.landscape.reference import Reference, around_all
 from sahmc.landscape.shifts import Shifts
+from sahmc.results.evidence import MASS_ERROR
 from sahmc.results.warmup_record import Climb, LearntReference, Pilot
 from sahmc.run.move import Draw
 from sahmc.run.start import evaluate_starts
 from sahmc.tilt.bridge import bridge_to_reference
-from sahmc.warmup.curve import fit_curve
+from sahmc.warmup.curve import LEAST_INSIDE, fit_curve
 from sahmc.warmup.explore import Landscape
 from sahmc.warmup.pilot import PilotOutcome
 from sahmc.warmup.reference import Beside, Referred, Stay, come_down, stay_in_modes
@@ -38,8 +39,6 @@ PRIOR_OVERLAP, LEAST_PRIOR_OVERLAP = 0.3, 0.1
 """The chance, as above, from which on it is: where the way is just so long, and where it is as long as can be."""
 MOST_LOST = 0.5
 """The largest share of chains lost on the way down from the prior for which the prior can be the top."""
-MASS_ERROR = 0.1
-"""The largest error of the log of the mass of a prior that is not known to be 1."""
 MOST_RHAT = 1.1
 """The largest R-hat of draws of the prior from which it is measured."""
 PRIOR_DRAWS = 2048
@@ -87,9 +86,12 @@ class Top:
     @property
     def beside(self) -> Beside | None:
         """The reference that was fitted but in which the ladder does not end, if any."""
-        if self.stay is None or self.referred is not None:
-            return None
-        return Beside(self.stay.reference, self.stay.points, self.stay.high)
+        return None if self.referred is not None else self.fitted
+
+    @property
+    def fitted(self) -> Beside | None:
+        """The reference that was fitted, if one was, for a bridge to it."""
+        return None if self.stay is None else Beside(self.stay.reference, self.stay.points, self.stay.high)
 
 
 def choose_top(context: WarmupContext, piloted: PilotOutcome, found: Landscape) -> Top:
@@ -148,12 +150,12 @@ def _without(context: WarmupContext, spent: int = 0) -> WarmupContext:
 def _length(piloted: PilotOutcome, found: Landscape) -> float:
     """Return the length of the path from the prior, the climb of ``found``: above 1 another top may be better.
 
-    It is infinite if most chains got lost on it.
+    It is infinite if most chains got lost on it, or if the likelihood is zero almost everywhere under the prior.
     """
     pilot, climb = piloted.pilot, found.climb
     if pilot is None or climb is None:
         return 0.0
-    if found.lost > MOST_LOST * len(found.state.sahmc.chains.energy):
+    if found.lost > MOST_LOST * len(found.state.sahmc.chains.energy) or climb.down[0].inside < LEAST_INSIDE:
         return math.inf
     return fit_curve(climb, pilot.prior_share, pilot.u_min, pilot.dim).barrier(0.0) / LONG_WAY
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from sahmc.hamiltonian.spread import LadderSpread
+from sahmc.kernels.base import Kernel
 from sahmc.kernels.jump import Jump
 from sahmc.kernels.symmetric import among_copies
+from sahmc.landscape.fold import Fold
 from sahmc.landscape.mode_finder import ModeFinder
 from sahmc.landscape.modes import Modes, no_modes
 from sahmc.models.symmetries import Symmetries
@@ -16,16 +20,17 @@ from sahmc.results.records import ThetaTrace
 from sahmc.results.warmup_record import Pilot, WarmupRecord
 from sahmc.run.move import Draw, RunState, Setup
 from sahmc.run.stage import StageRunner
+from sahmc.tilt.partition import TemperatureLadder
 from sahmc.tilt.theta import desired_frequencies, visit_clock
-from sahmc.tilt.tilts import TemperedTilt
-from sahmc.warmup.adapt import Adapted, adapt, begin_adaptation, favour_posterior, freeze
+from sahmc.tilt.tilts import TemperedTilt, Tilt
+from sahmc.warmup.adapt import Adapted, adapt, begin_adaptation, favour_posterior, freeze, without_ladder
 from sahmc.warmup.explore import Landscape, explore
 from sahmc.warmup.ladder import Ladder, build_ladder, level_steps, starting_theta
 from sahmc.warmup.pilot import PilotOutcome, mixing, run_pilot
 from sahmc.warmup.quotient import Quotient
 from sahmc.warmup.reference import Beside
 from sahmc.warmup.tempered import WarmupContext
-from sahmc.warmup.top import choose_top
+from sahmc.warmup.top import Top, choose_top
 
 LEAST_MIXING = 0.12
 """The effective draws for each draw of the pilot from which on plain moves mix."""
@@ -93,33 +98,57 @@ def warm_up(context: WarmupContext, state: RunState, save: bool = False, shown: 
     runner = replace(context.runner, progress_per_move=plan.moves / kernel.moves)
     plan = replace(plan, moves=kernel.moves)
     theta_0 = starting_theta(ladder, pilot, desired)
-    if piloted.spreads is not None and top.referred is None and isinstance(ladder.tilt, TemperedTilt):
-        kernel = kernel.with_variances(piloted.spreads.at(np.asarray(ladder.tilt.partition.betas, float)))
-    if found.climb is not None and (plan.jumps or top.reference is not None):
-        between = found.modes if plan.jumps else no_modes(found.modes.mean.shape[1], found.modes.mean.dtype)
-        kernel = Jump(kernel, between, top.reference, shifts=top.shifts)
-    kernel = among_copies(kernel, context.fold)
-    setup = Setup(context.energy_fn, ladder.tilt, kernel, desired, plan.gain_used, plan.target_accept)
-    state = begin_adaptation(found.state, setup, plan.theta, theta_0, level_steps(ladder, plan.kernel, pilot))
+    equip = partial(_equipped, kernel, piloted.spreads, top, found, plan.jumps, context.fold)
+    setup = Setup(context.energy_fn, ladder.tilt, equip(ladder.tilt), desired, plan.gain_used, plan.target_accept)
+    begun = begin_adaptation(found.state, setup, plan.theta, theta_0, level_steps(ladder, plan.kernel, pilot))
 
-    adapted = adapt(WarmupContext(runner, context.energy_fn, plan), state, setup, found.finder, found.modes, save)
+    adapted = adapt(WarmupContext(runner, context.energy_fn, plan), begun, setup, found.finder, found.modes, save)
     state = freeze(adapted.state, adapted.visits, plan)
     found = found._replace(climb=explored.climb, found=explored.found)
     record = _record(piloted, found, ladder, adapted, theta_0, np.array(state.sahmc.theta.theta))
-    record = replace(record, reference=top.record)
-    easy = plan.looks_for_modes and int(adapted.modes.num) == 1 and not record.still_new
-    easy = easy and mixing(piloted.draws) > LEAST_MIXING
-    state, setup = favour_posterior(state, adapted.setup, plan, easy)
+    record = replace(record, reference=top.record, untravelled=plan.adapt == "tune" and adapted.lost_posterior())
+    beside = top.beside
+    if record.untravelled and pilot is not None:
+        cold = TemperedTilt(TemperatureLadder.single(1.0))
+        state, setup = without_ladder(begun, adapted, equip(cold, adapted.modes), pilot.step_size)
+        beside, adapted = top.fitted, adapted._replace(trace=None)
+    else:
+        easy = plan.looks_for_modes and int(adapted.modes.num) == 1 and not record.still_new
+        easy = easy and mixing(piloted.draws) > LEAST_MIXING
+        state, setup = favour_posterior(state, adapted.setup, plan, easy)
     return WarmedUp.after(
         adapted,
         runner=runner,
         setup=setup,
         state=state,
         record=record,
-        beside=top.beside,
+        beside=beside,
         prior_mass=top.prior_mass,
         symmetries=_used(plan.symmetries, explored.quotient),
     )
+
+
+def _equipped(
+    kernel: Kernel,
+    spreads: LadderSpread | None,
+    top: Top,
+    found: Landscape,
+    jumps: bool,
+    fold: Fold | None,
+    tilt: Tilt,
+    modes: Modes | None = None,
+) -> Kernel:
+    """Return the kernel with a metric for each level of a tilt, jumps between known modes, and moves among copies.
+
+    ``modes`` are those known by now; None for those of ``found``.
+    """
+    modes = found.modes if modes is None else modes
+    if spreads is not None and top.referred is None and isinstance(tilt, TemperedTilt):
+        kernel = kernel.with_variances(spreads.at(np.asarray(tilt.partition.betas, float)))
+    if found.climb is not None and (jumps or top.reference is not None):
+        between = modes if jumps else no_modes(modes.mean.shape[1], modes.mean.dtype)
+        kernel = Jump(kernel, between, top.reference, shifts=top.shifts)
+    return among_copies(kernel, fold)
 
 
 def _used(known: Symmetries | None, quotient: Quotient | None) -> Symmetries | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from sahmc._support.words import counted
-from sahmc.results.evidence import by_bridges, by_theta, knows_evidence, membership
+from sahmc.results.evidence import MASS_ERROR, by_bridges, by_theta, knows_evidence, membership
 from sahmc.results.findings.words import ERROR, WARNING
 from sahmc.results.records import Finding, RunRecord
 from sahmc.tilt.importance import error_of_mean
@@ -42,9 +42,20 @@ LEAST_RUNGS = 10
 def check_ladder(record: RunRecord) -> Iterator[Finding]:
     """Check round trips and the climb: whether chains could get from one mode to another."""
     trips, climb = int(record.round_trips.sum()), record.warmup.climb
-    many = record.warmup.num_modes > 1 or climb is None
+    many = _several_modes(record)
     by_jumps = record.counts.jumps_accepted >= FEW_JUMPS * record.draws.energy.shape[0]
-    if record.learnt.theta.shape[-1] > 1 and trips < LEAST_ROUND_TRIPS and not by_jumps and not _short_ladder(record):
+    if record.warmup.untravelled:
+        yield Finding(
+            "ladder",
+            WARNING,
+            "Chains that went up the ladder did not come back, so the draws are those of plain HMC"
+            + (", with jumps between the modes that are known" if many else "")
+            + ": other modes were looked for by descents only.",
+            float(record.warmup.num_modes),
+            "If you need the ladder, bring the prior closer to the posterior, or raise tune.",
+        )
+    travels = record.learnt.theta.shape[-1] > 1 and (many or not knows_evidence(record))
+    if travels and trips < LEAST_ROUND_TRIPS and not by_jumps and not _short_ladder(record):
         bad = trips == 0 and many and record.counts.jumps_accepted < FEW_JUMPS
         yield Finding(
             "round-trips",
@@ -122,7 +133,7 @@ def check_theta(record: RunRecord, every: tuple[int, int]) -> Iterator[Finding]:
     gap = np.abs(np.log(np.maximum(mean[0], 1e-12) / np.maximum(mean[1], 1e-12)))
     noise = np.hypot(*(e / np.maximum(m, 1e-12) for e, m in zip(error, mean, strict=True)))
     worst = float(np.max(np.where(gap > 5 * noise, gap, 0.0)))
-    if worst > THETA_GAP:
+    if worst > THETA_GAP and (_several_modes(record) or not knows_evidence(record)):
         yield Finding(
             "theta",
             WARNING,
@@ -165,6 +176,16 @@ def check_evidence(record: RunRecord) -> Iterator[Finding]:
         what = "some level of the ladder was never visited"
     elif gap > EVIDENCE_GAP + EVIDENCE_ERRORS * noise:
         what = f"two estimates of it, from theta and from bridges between levels, differ by {gap:.2g} +- {noise:.2g}"
+    todo, several = "Raise tune and draws, or start chains nearer to the posterior.", _several_modes(record)
     if what:
-        words = f"The log evidence is not known: {what}."
-        yield Finding("evidence", ERROR, words, gap, "Raise tune and draws, or start chains nearer to the posterior.")
+        words = f"The log evidence is not known: {what}{'' if several else '. The draws do not need it'}."
+        yield Finding("evidence", ERROR if several else WARNING, words, gap, todo)
+    elif record.prior_mass is not None and not record.prior_mass[1] < MASS_ERROR:
+        words = "The log evidence is not known: the mass of the prior could not be measured. The draws do not need it."
+        todo = "Pass Model(prior_normalised=True) if the prior integrates to 1."
+        yield Finding("evidence", WARNING, words, float(record.prior_mass[1]), todo)
+
+
+def _several_modes(record: RunRecord) -> bool:
+    """Tell whether several modes are known, or none were looked for: then masses depend on the ladder."""
+    return record.warmup.num_modes > 1 or record.warmup.climb is None
