@@ -19,6 +19,9 @@ from sahmc.models.simplex import log_pin, log_volume, logits_of
 RADIUS = 2.0
 """The distance from 0 within which chains start uniformly, in every unconstrained coordinate, as NumPyro's do."""
 
+MOST_RUNS = 10
+"""The most times that a model is run, each time at other latent values, until its parameters are all valid."""
+
 
 def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
     """Return a NumPyro model, called with these arguments, as a ``Model``.
@@ -36,9 +39,8 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
     latent = {name: site for name, site in sites.items() if site["type"] == "sample" and not site["is_observed"]}
     enumerated = _check(sites, latent)
     masked = _needs_masks(sites, _sites(model, args, kwargs, seed=1))
-    setup = initialize_model(
-        jax.random.key(0), model, model_args=args, model_kwargs=kwargs, dynamic_args=False, validate_grad=False
-    )
+    options = {"model_args": args, "model_kwargs": kwargs, "dynamic_args": False, "validate_grad": False}
+    setup = _where_it_runs(lambda key: initialize_model(key, model, **options))
     simplexes = [name for name, site in latent.items() if _is_simplex(site)]
     example = {**setup.param_info.z, **{name: logits_of(sites[name]["value"]) for name in simplexes}}
     following = {name for name, site in sites.items() if site["type"] == "deterministic"}
@@ -106,8 +108,27 @@ def _sites(
     from numpyro import handlers
     from numpyro.infer import init_to_uniform
 
-    seeded = handlers.seed(model, jax.random.key(seed))
-    return handlers.trace(handlers.substitute(seeded, substitute_fn=init_to_uniform)).get_trace(*args, **kwargs)
+    def at(key: Any) -> dict[str, Any]:
+        seeded = handlers.seed(model, key)
+        return handlers.trace(handlers.substitute(seeded, substitute_fn=init_to_uniform)).get_trace(*args, **kwargs)
+
+    return _where_it_runs(at, seed)
+
+
+def _where_it_runs(run: Callable[[Any], Any], seed: int = 0) -> Any:
+    """Return ``run`` of the first of several keys for which it raises no ``ValueError``.
+
+    NumPyro refuses parameters that are not finite, and latent values drawn at random may lead to some: a time series
+    explodes. If all keys fail, the first error is raised.
+    """
+    first = None
+    for i in range(MOST_RUNS):
+        try:
+            return run(jax.random.fold_in(jax.random.key(seed), i) if i else jax.random.key(seed))
+        except ValueError as error:
+            first = first or error
+    assert first is not None
+    raise first
 
 
 def _check(sites: Mapping[str, Any], latent: Mapping[str, Any]) -> bool:

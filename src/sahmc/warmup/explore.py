@@ -19,11 +19,11 @@ from sahmc.run.start import evaluate_starts
 from sahmc.warmup.climb import run_climb
 from sahmc.warmup.pilot import PilotOutcome
 from sahmc.warmup.quotient import Quotient, find_quotient, look_again
-from sahmc.warmup.rescue import stranded_height
-from sahmc.warmup.tempered import WarmupContext
+from sahmc.warmup.rescue import LOW_CHAINS, stranded_height
+from sahmc.warmup.tempered import WarmupContext, take_places
 
 LOST_NATS, LOST_NATS_PER_DIM = 20.0, 5.0
-"""The nats above the pilot's mean energy, and more for each dimension, where a chain that cooled has lost its way."""
+"""The nats above the chains of the pilot, and more for each dimension, where a chain that cooled has lost its way."""
 HOT_BATCHES = 2
 """The batches of points that chains came to when hot, which go downhill."""
 
@@ -66,7 +66,8 @@ def explore(context: WarmupContext, piloted: PilotOutcome, shown: np.ndarray | N
     kernel = piloted.plain if plan.has_prior else piloted.kernel
     begun = home if piloted.at_prior is None else piloted.at_prior
     done = run_climb(context, begun, kernel, pilot, finder.scale, finder.draws, plan.climb_moves, piloted.spreads)
-    lost = ~(done.energies < pilot.mean_energy + LOST_NATS + LOST_NATS_PER_DIM * dim)
+    energy, level = np.asarray(done.state.sahmc.chains.total_energy, float), _level(home)
+    lost = ~(energy < level + LOST_NATS + LOST_NATS_PER_DIM * dim)
     spent, found, quotient = 0, None, None
     if plan.looks_for_modes:
         back = done.draws[:, ~lost]
@@ -84,10 +85,22 @@ def explore(context: WarmupContext, piloted: PilotOutcome, shown: np.ndarray | N
             quotient, finder, found = look_again(plan.symmetries, quotient, finder, found)
         modes, spent = found.jumps, spent + found.spent
         if int(modes.num) == 1:
-            lost |= ~(done.energies < pilot.mean_energy + stranded_height(dim))
+            lost |= ~(energy < level + stranded_height(dim))
+            home = _bring_home(home, level + stranded_height(dim))
     state = _put_back(done.state, home, lost)
     state = state if quotient is None else _fold_chains(context, state, quotient.fold)
     return Landscape(state, done.climb, finder, modes, int(lost.sum()), done.gradients, spent, found, quotient)
+
+
+def _level(home: RunState) -> float:
+    """Return the energy, the prior's share included, of the lower chains of the pilot."""
+    return float(np.quantile(np.asarray(home.sahmc.chains.total_energy, float), LOW_CHAINS))
+
+
+def _bring_home(home: RunState, bound: float) -> RunState:
+    """Return the chains of the pilot, those above ``bound`` put where others are: where they are no mode counts."""
+    high = ~(np.asarray(home.sahmc.chains.total_energy, float) <= bound)
+    return home._replace(sahmc=home.sahmc._replace(chains=take_places(home.sahmc.chains, high)))
 
 
 def _fold_chains(context: WarmupContext, state: RunState, fold: Fold) -> RunState:

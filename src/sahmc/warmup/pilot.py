@@ -20,7 +20,7 @@ from sahmc.landscape.curvature import (
 from sahmc.results.warmup_record import Pilot
 from sahmc.run.move import Draw, RunState
 from sahmc.tilt.importance import weighted_ess
-from sahmc.warmup.rescue import rescue
+from sahmc.warmup.rescue import LOW_CHAINS, rescue, stranded_height
 from sahmc.warmup.tempered import TemperedMoves, WarmupContext, run_at_temperature
 
 WINDOWS = (1, 1, 2, 4)
@@ -130,7 +130,7 @@ def run_pilot(context: WarmupContext, state: RunState) -> PilotOutcome:
     rescued = rescue(context, second.state, learnt.variance)
     step, spent = second.step_size, spent + second.gradients + rescued.gradients
     late = jax.tree.map(lambda x: x[:, ~rescued.high], _late(second.draws))
-    energy = np.asarray(late.energy)
+    energy = np.asarray(late.energy)[:, _in_low_modes(late)]
     size, mean_energy = effective_dim(dim, energy), float(energy.mean(dtype=float))
     # no step is accepted where a density is flat
     plain_step = step if covariance is None else learnt.plain_step
@@ -192,7 +192,8 @@ def _learn_spread(context: WarmupContext, state: RunState, num: int) -> Learnt:
     windows = [max(1, num * share // sum(WINDOWS)) for share in WINDOWS] if given.uses_spread else [num]
     for i, moves in enumerate(windows):
         made = run_at_temperature(context, "pilot", state, kernel, 1.0, step, moves, eager=i == 0)
-        rescued = rescue(context, made.state, variance)
+        before = np.asarray(made.draws.total_energy, float)[len(made.draws.energy) // 2]
+        rescued = rescue(context, made.state, variance, before)
         state, stranded, step = rescued.state, max(stranded, rescued.stranded), made.step_size
         spent += made.gradients + rescued.gradients
         if given.uses_spread:
@@ -292,6 +293,12 @@ def some_gradients(context: WarmupContext, draws: np.ndarray) -> tuple[np.ndarra
     found = energies_and_gradients(context.energy_fn, some.reshape(-1, draws.shape[-1]))[1].reshape(some.shape)
     away = (found - found.mean(axis=0)).reshape(-1, draws.shape[-1])
     return away[np.isfinite(away).all(axis=1)] * np.sqrt(len(times) / max(1, len(times) - 1)), len(away)
+
+
+def _in_low_modes(draws: Draw) -> np.ndarray:
+    """Tell for each chain of draws (draw, chain, ...) whether it is no higher than the lower ones in a well may be."""
+    mean = np.asarray(draws.total_energy, float).mean(axis=0)
+    return mean <= np.quantile(mean, LOW_CHAINS) + stranded_height(draws.position.shape[-1])
 
 
 def _late(draws: Draw) -> Draw:

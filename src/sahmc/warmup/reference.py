@@ -33,6 +33,8 @@ BROAD_INFLATION = 1.5
 """The factor by which one Gaussian over all modes is wider than they are."""
 FAIR_NATS = 10.0
 """The nats, and two more for each dimension, by which a draw of a mode may be above its minimum."""
+MOST_INSIDE = 0.9
+"""The quantile over chains of the energy by which chains outside all known modes are told."""
 SETTLING = 4
 """The share of a stay, one in so many, that is left out because chains are still settling."""
 
@@ -149,7 +151,7 @@ def strays(low: np.ndarray, dim: int) -> np.ndarray:
     the mass there does not count; as a draw of the posterior it would spoil the mean energy.
     """
     mean = low.mean(axis=0)
-    return ~(mean > np.median(mean) - stranded_height(dim))
+    return ~(mean > np.quantile(mean, MOST_INSIDE) - stranded_height(dim))
 
 
 def overlap(low: np.ndarray, high: np.ndarray) -> float:

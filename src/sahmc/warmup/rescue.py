@@ -17,8 +17,13 @@ from sahmc.warmup.tempered import WarmupContext, take_places
 STRANDED_NATS, STRANDED_SPREADS = 20.0, 8.0
 """The nats, and the spreads sqrt(d/2) of the energy in a Gaussian well, by which a chain that comes from the prior may
 be higher than the lowest quarter of them."""
-RESCUE_STEPS = 200
-"""The most steps downhill of a chain that is too high."""
+LOW_CHAINS = 0.25
+"""The quantile over chains of the energy with which others are compared: some may be in minor modes."""
+RESCUE_STEPS, RESCUE_ROUNDS = 10, 20
+"""The steps downhill of a chain that is too high, and the most rounds of so many: it stops once it is low enough. The
+bottom of its basin is no place to start from, since in a funnel the density has no upper bound there."""
+FALLING = 0.1
+"""The share of its excess height that a chain loses in half a window while it is still falling by itself."""
 
 
 class Rescue(NamedTuple):
@@ -34,30 +39,37 @@ class Rescue(NamedTuple):
     """The gradients spent."""
 
 
-def rescue(context: WarmupContext, state: RunState, variance: np.ndarray) -> Rescue:
-    """Put chains that are still too high at the bottom of their own basin or, if no way leads down, where others are.
+def rescue(
+    context: WarmupContext, state: RunState, variance: np.ndarray, before: np.ndarray | None = None
+) -> Rescue:
+    """Lead chains that are still too high downhill or, if no way leads down, put them where others are.
 
     A start may be where the density has overflowed to a plateau, from which no gradient leads down: that is absurdly
     high. Where there is a prior, a tilt lets chains come down from it anew, to every mode, and a stricter rule loses
     none: they are too high if the typical draws of a well as deep as the lower quarter of them are far below.
-    ``variance`` is that of each coordinate, as far as it is known.
+    ``variance`` is that of each coordinate, as far as it is known. ``before`` are the energies of the chains half a
+    window ago: those that have fallen far since then are left to fall.
     """
     chains = state.sahmc.chains
-    dim, energy = chains.position.shape[1], np.asarray(chains.total_energy, float)
+    dim, energy = chains.position.shape[1], np.array(chains.total_energy, float)
     bound = np.median(energy) + absurd_height(dim)
     if context.plan.has_prior:
-        bound = min(bound, np.quantile(energy, 0.25) + stranded_height(dim))
+        bound = min(bound, np.quantile(energy, LOW_CHAINS) + stranded_height(dim))
     high = ~(energy <= bound)
-    if not high.any():
+    stuck = high if before is None else high & ~(before - energy > FALLING * (energy - bound))
+    if not stuck.any():
         return Rescue(state, high, 0, 0)
-    lost, spent = high, 0
+    lost, spent = stuck, 0
     if context.plan.kernel.uses_gradient:
-        position = np.array(chains.position)
+        position, left = np.array(chains.position), stuck
         scale = np.sqrt(variance).astype(position.dtype)
-        ends, _, _, spent = quench_all(context.energy_fn, position[high], scale, RESCUE_STEPS)
-        position[high] = ends
+        for _ in range(RESCUE_ROUNDS):
+            position[left], energy[left], _, cost = quench_all(context.energy_fn, position[left], scale, RESCUE_STEPS)
+            left, spent = stuck & ~(energy <= bound), spent + cost
+            if not left.any():
+                break
         chains = evaluate_starts(context.energy_fn, jnp.asarray(position))[1].chains
-        lost = high & ~(np.asarray(chains.total_energy, float) <= bound)
+        lost = stuck & ~(np.asarray(chains.total_energy, float) <= bound)
     chains = take_places(chains, lost) if lost.any() else chains
     return Rescue(state._replace(sahmc=state.sahmc._replace(chains=chains)), high, int(lost.sum()), spent)
 

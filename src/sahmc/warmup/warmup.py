@@ -96,7 +96,7 @@ def warm_up(context: WarmupContext, state: RunState, save: bool = False, shown: 
     if pilot is not None and not many:
         kernel = kernel.lengthened(top.quarter)
     runner = replace(context.runner, progress_per_move=plan.moves / kernel.moves)
-    plan = replace(plan, moves=kernel.moves)
+    plan = replace(plan, moves=kernel.moves, spent=plan.spent * kernel.moves // plan.moves)
     theta_0 = starting_theta(ladder, pilot, desired)
     equip = partial(_equipped, kernel, piloted.spreads, top, found, plan.jumps, context.fold)
     setup = Setup(context.energy_fn, ladder.tilt, equip(ladder.tilt), desired, plan.gain_used, plan.target_accept)
