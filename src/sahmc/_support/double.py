@@ -54,11 +54,12 @@ def _run_equation(eqn: Any, values: Sequence[Any]) -> list[Any]:
 
 
 def _require_double(eqn: Any, found: Sequence[Any]) -> None:
-    """Raise ``TypeError`` unless the results of an equation have the types that they should have in 64 bits."""
+    """Raise ``TypeError`` unless the results of an equation are as in 32 bits, but for the bits."""
     for var, value in zip(eqn.outvars, found, strict=True):
-        should = inside.retyped(var.aval.dtype, WIDER)
-        if value.dtype != should:
-            raise TypeError(f"{eqn.primitive.name} makes {value.dtype} of numbers of 64 bits where it must {should}")
+        must = _stand_in(var.aval)
+        if (value.shape, value.dtype) != (must.shape, must.dtype):
+            made, in_place_of = (f"{x.dtype} of shape {x.shape}" for x in (value, must))
+            raise TypeError(f"in 64 bits {eqn.primitive.name} makes numbers of {made} in place of {in_place_of}")
 
 
 def _double(value: Any) -> Any:

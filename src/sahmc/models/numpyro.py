@@ -32,17 +32,19 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
     require_library("numpyro")
     require(callable(model), "model must be a function with NumPyro's sample statements", model, "pass the function")
     from numpyro import handlers
-    from numpyro.infer.util import initialize_model, unconstrain_fn
+    from numpyro.infer.util import unconstrain_fn
 
     seeded = handlers.seed(model, jax.random.key(0))
     sites = _sites(model, args, kwargs)
     latent = {name: site for name, site in sites.items() if site["type"] == "sample" and not site["is_observed"]}
     enumerated = _check(sites, latent)
     masked = _needs_masks(sites, _sites(model, args, kwargs, seed=1))
-    options = {"model_args": args, "model_kwargs": kwargs, "dynamic_args": False, "validate_grad": False}
-    setup = _where_it_runs(lambda key: initialize_model(key, model, **options))
     simplexes = [name for name, site in latent.items() if _is_simplex(site)]
-    example = {**setup.param_info.z, **{name: logits_of(sites[name]["value"]) for name in simplexes}}
+    values = {name: site["value"] for name, site in latent.items() if not site["fn"].support.is_discrete}
+    example = {
+        **unconstrain_fn(seeded, args, kwargs, values),
+        **{name: logits_of(sites[name]["value"]) for name in simplexes},
+    }
     following = {name for name, site in sites.items() if site["type"] == "deterministic"}
     given = partial(_substituted, seeded, simplexes)
 
@@ -78,7 +80,7 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
     return Model(
         **parts,
         start=start,
-        constrain=partial(_constrain, setup.postprocess_fn, seeded, args, kwargs, simplexes),
+        constrain=partial(_constrain, seeded, args, kwargs, simplexes),
         unconstrain=unconstrain,
         labels=labels,
         prior_normalised="log_prior" in parts and all(map(_is_whole, latent.values())),
@@ -118,7 +120,7 @@ def _sites(
 def _where_it_runs(run: Callable[[Any], Any], seed: int = 0) -> Any:
     """Return ``run`` of the first of several keys for which it raises no ``ValueError``.
 
-    NumPyro refuses parameters that are not finite, and latent values drawn at random may lead to some: a time series
+    NumPyro rejects parameters that are not finite, and latent values drawn at random may lead to some: a time series
     explodes. If all keys fail, the first error is raised.
     """
     first = None
@@ -269,10 +271,8 @@ def _substituted(model: Any, simplexes: list[str], position: Position) -> Any:
     return handlers.substitute(model, substitute_fn=value)
 
 
-def _constrain(plain: Any, model: Any, args: Any, kwargs: Any, simplexes: list[str], position: Position) -> Any:
-    """Return the latent sites and the deterministics at a position; ``plain`` does it where there is no simplex."""
-    if not simplexes:
-        return plain(position)
+def _constrain(model: Any, args: Any, kwargs: Any, simplexes: list[str], position: Position) -> Any:
+    """Return the latent sites and the deterministics at a position."""
     from numpyro import handlers
     from numpyro.infer.util import constrain_fn
 

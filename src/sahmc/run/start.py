@@ -30,6 +30,8 @@ from sahmc.tilt.tilts import NoTilt
 START_ATTEMPTS, MOST_START_ATTEMPTS = 20, 200
 """The number of times that a model is asked for starts with a finite log density, before chains that have none go to
 those of others; and the number of times if no chain has one."""
+FULL_ATTEMPTS = 4
+"""The number of these attempts after which starts are drawn nearer to 0."""
 
 IMPLEMENTATION = "threefry2x32"
 """The kind of keys of a run, whatever kind was passed."""
@@ -68,8 +70,18 @@ def prepare(model: Model, plan: Plan, initvals: Any, rng_key: Key[Array, ""]) ->
             positions = positions[np.resize(np.flatnonzero(~lost), len(lost))].at[~lost].set(positions[~lost])
             break
         again, _ = starting_positions(model, None, plan.chains, jax.random.fold_in(rng_key, attempt))
+        again = again * _shrinkage(model, attempt)
         positions = positions.at[np.flatnonzero(lost)].set(again[np.flatnonzero(lost)])
     return ready._replace(positions=positions)
+
+
+def _shrinkage(model: Model, attempt: int) -> float:
+    """Return the factor by which starts are drawn nearer to 0 at this ``attempt``, where 0 is a sensible value.
+
+    It is for the unconstrained values of models that name their variables. Large numbers in the data make the density
+    vanish for all but small ones.
+    """
+    return 1.0 if model.unconstrain is None else 0.5 ** max(0, attempt - FULL_ATTEMPTS)
 
 
 def prepare_at(model: Model, plan: Plan, positions: Float[Array, "chains dim"], unravel: Unravel) -> Prepared:

@@ -77,7 +77,7 @@ class Adapted(NamedTuple):
         desired = np.asarray(self.setup.desired, float)
         seen = self.visits.reshape(-1, len(desired)).sum(axis=0) / max(1, self.visits.sum()) / desired
         left_out = float((self.home > 0).mean()) < LEAST_BACK or seen.min() < LEAST_SEEN
-        return self.home.mean() < LEAST_HOME * desired[0] or (int(self.modes.num) == 1 and left_out)
+        return bool(self.home.mean() < LEAST_HOME * desired[0] or (int(self.modes.num) == 1 and left_out))
 
 
 def begin_adaptation(
