@@ -1,9 +1,9 @@
 """What the library knows of the inside of JAX: how a traced program is laid out, and whether JAX has started.
 
 Nothing else looks into a program. JAX does not promise to leave programs as they are. Up to 0.10 a closed program is an
-open one and its constants, each of a class of its own; from 0.11 on there is one class, and constants that are not
-attached are the first inputs. Loops came to name their operands otherwise, too. So nothing is asked of a version here,
-or of the parameters of a loop: an equation with a program inside is given another one, with all else as it is.
+open one and its constants, each of a class of its own; from 0.11 on there is one class, and later constants that are
+not attached are the first inputs. Loops came to name their operands otherwise, too. So nothing is asked of a version
+here, or of the parameters of a loop: an equation with a program inside is given another one, with all else as it is.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ def make_program(fn: Callable[..., Any], *examples: Any) -> tuple[Any, list[Any]
     The first inputs of the program are the constants; the others are like ``examples``.
     """
     closed, shapes = jax.make_jaxpr(fn, return_shape=True)(*examples)
-    bare = core.ClosedJaxpr(closed, []) if _bare(closed) is closed else _bare(closed)
+    bare = _bare(closed)
+    if bare is closed:
+        bare = closed.replace(constvars=closed.constvars, consts=())
     return bare, list(closed.consts), shapes
 
 

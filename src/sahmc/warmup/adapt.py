@@ -34,6 +34,8 @@ ONE_MODE_SHARE = 0.9
 """That share where one mode is known in which plain moves mix: the other levels are a look-out, and tell the evidence.
 Where they mix badly, as in a funnel, chains had better pass through the other levels."""
 
+FEWEST_TRIPS = 5
+"""The round trips of all chains in the adaptation that show that a ladder can be travelled."""
 LEAST_HOME = 0.1
 """The minimum visits to beta = 1, over those desired, of a ladder that is used for the draws."""
 LEAST_BACK, LEAST_SEEN = 0.75, 0.01
@@ -68,11 +70,11 @@ class Adapted(NamedTuple):
     def lost_posterior(self) -> bool:
         """Tell whether the ladder keeps chains away from the posterior instead of bringing them back to it.
 
-        With several modes a long ladder is slow, and what counts is that beta = 1 is visited at all. With one mode
-        nearly all chains should have come back, and no level may be left out: chains might yet leave for it.
+        It does not if chains made round trips. If they made none, beta = 1 must at least be visited, and where one mode
+        is known nearly all chains should have come back, and no level may be left out: chains might yet leave for it.
         """
         tempered = isinstance(self.setup.tilt, TemperedTilt) and self.setup.tilt.num_regions > 1
-        if self.home is None or not tempered:
+        if self.home is None or not tempered or int(np.sum(self.state.trips.trips)) >= FEWEST_TRIPS:
             return False
         desired = np.asarray(self.setup.desired, float)
         seen = self.visits.reshape(-1, len(desired)).sum(axis=0) / max(1, self.visits.sum()) / desired
