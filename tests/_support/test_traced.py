@@ -28,6 +28,17 @@ def test_same_steps_are_shared_and_other_data_are_not_lost():
     assert [float(f(jnp.ones(3))) for f in functions] == [6.0, 9.0]
 
 
+def test_steps_with_programs_inside_are_shared():
+    def log_density(x, rows):
+        last = jax.lax.scan(lambda c, row: (jax.nn.logsumexp(c + row), jnp.sin(c)), x[0], rows)
+        return jnp.interp(last[0], jnp.arange(3.0), rows[:3]) + last[1].sum()
+
+    one, two = (
+        trace(jax.value_and_grad(lambda x, k=k: log_density(x, np.full(5, k))), jnp.ones(3)) for k in (1.0, 2.0)
+    )
+    assert one.steps is two.steps and float(one(jnp.ones(3))[0]) != float(two(jnp.ones(3))[0])
+
+
 def test_unlike_steps_are_told_apart():
     """The printed form of these two hides the one parameter in which they differ."""
     rows = trace(lambda x: jax.lax.broadcast_in_dim(x, (3, 3), (0,)) * jnp.arange(3.0), jnp.ones(3))

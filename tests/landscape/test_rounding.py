@@ -35,6 +35,11 @@ def outside(x):
     )
 
 
+def by_bits(x):
+    """A function of the 32 bits of a number, which there are not in 64."""
+    return -0.5 * x @ x + 0.0 * jax.lax.bitcast_convert_type(x, jnp.int32).sum()
+
+
 def program(log_density, gradient=True):
     return trace_energy(Model(log_density=log_density), lambda flat: flat, jnp.zeros(2, jnp.float32), gradient)
 
@@ -47,6 +52,7 @@ def test_only_what_cancels_is_off():
 
 def test_what_cannot_be_told_is_not_off():
     assert not off_by(program(outside, gradient=False), POINTS).any()
+    assert not off_by(program(by_bits), POINTS).any()
     assert not off_by(program(of_t), POINTS.astype(float)).any()
 
 

@@ -50,7 +50,7 @@ class BasinMap:
     def __init__(self, energy_fn: TracedFunction, scale: np.ndarray, dtype: Any, fold: Fold | None = None):
         self.energy_fn, self.dtype, self.fold = energy_fn, dtype, fold
         self.scale = np.asarray(scale, float)
-        self.has_gradient = jax.eval_shape(energy_fn, jax.ShapeDtypeStruct((len(scale),), dtype))[1] is not None
+        self.has_gradient = jax.eval_shape(energy_fn, np.zeros(len(scale), dtype))[1] is not None
         self.spent = 0
         """The number of gradients and energies computed."""
         self.anchor = np.zeros((0, len(scale)))
