@@ -46,7 +46,19 @@ def test_means_and_squares_are_those_of_the_reference(name):
 @pytest.mark.parametrize("name", sorted(posteriordb_models.posteriors()))
 def test_every_posterior_is_that_of_its_reference(name, tmp_path):
     out = tmp_path / "rows.csv"
-    command = [sys.executable, str(BENCHMARK), "run", "--models", name, "--seeds", "1", "--jobs", "1", "--out", str(out)]
+    command = [
+        sys.executable,
+        str(BENCHMARK),
+        "run",
+        "--models",
+        name,
+        "--seeds",
+        "1",
+        "--jobs",
+        "1",
+        "--out",
+        str(out),
+    ]
     subprocess.run(command, check=True)
     with out.open() as file:
         (row,) = csv.DictReader(file)

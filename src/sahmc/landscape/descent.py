@@ -15,10 +15,6 @@ from sahmc._support.traced import TracedFunction
 
 DESCENTS_AT_ONCE = 96
 """The number of points that go downhill at once, so that this is compiled once."""
-DESCENT_STEPS = 10
-"""The steps of descent in a round, after which it is decided whether to go on."""
-DESCENT_ROUNDS = 300
-"""The most rounds of descent."""
 ABSURD_NATS = 1000.0
 """The least height in nats, or twenty for each dimension if that is more, that is absurd."""
 
@@ -83,32 +79,6 @@ def roll_down(
         )
 
     return jax.lax.fori_loop(0, steps, body, descent)
-
-
-def come_down(
-    energy_fn: TracedFunction, positions: Float[Array, "chains dim"]
-) -> tuple[Float[Array, "chains dim"], int]:
-    """Return positions (chain, dim) from which chains can start, and the gradients spent.
-
-    Each position rolls down, ten steps at a time, for as long as that lowers its energy by far more than the posterior
-    spreads over. A start that is not absurdly high stays where it is: HMC comes down by itself, and knows where to stop
-    in a funnel.
-    """
-    num, dim = positions.shape
-    worth = absurd_height(dim)
-    few = np.asarray(positions)
-    _, padded = next(in_blocks(few, max(num, DESCENTS_AT_ONCE)))
-    now = start_descent(energy_fn, padded)
-    best, gradients = few, num
-    for _ in range(DESCENT_ROUNDS):
-        after = roll_down(energy_fn, now, np.ones_like(padded), DESCENT_STEPS)
-        gradients += num * DESCENT_STEPS
-        falling = (np.asarray(now.energy) - np.asarray(after.energy) > worth)[:num]
-        if not falling.any():
-            break
-        best = np.where(falling[:, None], np.asarray(after.position)[:num], best)
-        now = after
-    return jnp.asarray(best), gradients
 
 
 def absurd_height(dim: int) -> float:

@@ -11,7 +11,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 from sahmc._support.compiled import compiled
 from sahmc._support.traced import TracedFunction
-from sahmc.landscape.descent import DESCENTS_AT_ONCE, energies, in_blocks
+from sahmc.landscape.curvature import energies_and_gradients, nat_lengths
+from sahmc.landscape.descent import DESCENTS_AT_ONCE, absurd_height, energies, in_blocks
 
 HISTORY = 8
 """The number of steps from which curvature is learnt."""
@@ -21,6 +22,14 @@ SHRINK, MOST_FAILURES = 0.25, 6
 """The factor by which a step that failed is shortened, and the failures in a row after which curvature is forgotten."""
 AT_REST = 1e-3
 """The nats that one more step promises at most where a point is at rest."""
+FIRST_FALL = 0.01
+"""The share of its energy by which the first step of a point should lower it, if one unit of length would do less: at
+1e20 nats, the fall over one unit is lost in rounding."""
+START_STEPS, START_ROUNDS, MOST_SCALED = 1000, 4, 400
+"""The most steps of a start that is absurdly high, the most times that it goes downhill, each time in lengths measured
+anew, and the largest dimension in which they are measured."""
+CHECKED = 10
+"""The steps after which it is decided whether a fall is still worth going on."""
 
 
 class Quenched(NamedTuple):
@@ -40,6 +49,10 @@ class Quenched(NamedTuple):
     failures: Int[Array, " points"]
     """The failures in a row."""
     at_rest: Bool[Array, " points"]
+    seen: Float[Array, "points dim"]
+    """The positions when it was last decided whether to go on."""
+    height: Float[Array, " points"]
+    """The energies there."""
 
 
 @compiled
@@ -48,8 +61,13 @@ def quench(
     points: Float[Array, "points dim"],
     scale: Float[Array, " dim"],
     most: Int[Array, ""] | int,
+    floor: Float[Array, ""] | float = -np.inf,
+    worth: Float[Array, ""] | float = 0.0,
 ) -> tuple[Float[Array, "points dim"], Float[Array, " points"], Bool[Array, " points"], Int[Array, ""]]:
     """Let points go downhill for at most ``most`` steps of L-BFGS, in units of ``scale``.
+
+    A point goes no further once its energy is at most ``floor``. If ``worth`` is positive, it ends where the next
+    CHECKED steps would not lower its energy by so much.
 
     Return where they are, the energies there, which of them are at rest at a minimum, and the steps taken: each costs a
     gradient for every point. A step that would not lower the energy is taken back and shortened.
@@ -87,8 +105,20 @@ def quench(
             length=jnp.where(better, 1.0, now.length * SHRINK),
             failures=jnp.where(forget, 0, failures),
             at_rest=now.at_rest | ((fall < AT_REST) & ~uphill) | (_norm(now.grad) < 1e-2 * AT_REST),
+            seen=now.seen,
+            height=now.height,
         )
-        return i + 1, after
+        return i + 1, decide(i + 1, after)
+
+    def decide(i: Int[Array, ""], now: Quenched) -> Quenched:
+        checked = i % CHECKED == 0
+        stalled = checked & ~(now.height - now.energy >= worth)
+        onwards = checked & ~stalled
+        return now._replace(
+            at_rest=now.at_rest | (now.energy <= floor) | stalled,
+            seen=jnp.where(onwards[:, None], now.position, now.seen),
+            height=jnp.where(onwards, now.energy, now.height),
+        )
 
     def going(carry: tuple[Int[Array, ""], Quenched]) -> Bool[Array, ""]:
         i, now = carry
@@ -99,10 +129,13 @@ def quench(
     num, dim = points.shape
     none = jnp.zeros((num, HISTORY, dim), points.dtype)
     weight = jnp.zeros((num, HISTORY), points.dtype)
-    one, no = jnp.ones(num, points.dtype), jnp.zeros(num, jnp.int32)
-    first = Quenched(start, energy, grad, none, none, weight, one, no, no > 0)
+    slope, no = jnp.maximum(_norm(grad), 1e-30), jnp.zeros(num, jnp.int32)
+    length = jnp.where(jnp.isfinite(energy), jnp.maximum(1.0, FIRST_FALL * jnp.abs(energy) / slope), 1.0)
+    first = Quenched(start, energy, grad, none, none, weight, length, no, energy <= floor, start, energy)
     taken, end = jax.lax.while_loop(going, body, (jnp.int32(0), first))
-    return end.position * scale, end.energy, end.at_rest & jnp.isfinite(end.energy), taken + 1
+    back = ~(end.height - end.energy >= worth)
+    position, energy = jnp.where(back[:, None], end.seen, end.position), jnp.where(back, end.height, end.energy)
+    return position * scale, energy, end.at_rest & jnp.isfinite(end.energy), taken + 1
 
 
 def _norm(rows: Float[Array, "points dim"]) -> Float[Array, " points"]:
@@ -142,16 +175,49 @@ def _direction(
 
 
 def quench_all(
-    energy_fn: TracedFunction, points: np.ndarray, scale: np.ndarray, most: int
+    energy_fn: TracedFunction,
+    points: np.ndarray,
+    scale: np.ndarray,
+    most: int,
+    floor: float = -np.inf,
+    worth: float = 0.0,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
     """Return where any number of points (point, dim) come to, the energies there, which are at rest, and the cost.
 
-    The energy is infinite where a point cannot be said to be anywhere.
+    The energy is infinite where a point cannot be said to be anywhere. ``floor`` and ``worth`` are as for ``quench``.
     """
     ends, energy, rest, spent = np.array(points), np.full(len(points), np.inf), np.zeros(len(points), bool), 0
     for block, padded in in_blocks(points, DESCENTS_AT_ONCE):
-        found = [np.asarray(part) for part in quench(energy_fn, padded, scale, most)]
+        found = [np.asarray(part) for part in quench(energy_fn, padded, scale, most, floor, worth)]
         num = len(points[block])
         ends[block], energy[block], rest[block] = (part[:num] for part in found[:3])
         spent += num * int(found[3])
     return ends, energy, rest & np.isfinite(energy), spent
+
+
+def come_down(
+    energy_fn: TracedFunction, positions: Float[Array, "chains dim"]
+) -> tuple[Float[Array, "chains dim"], int]:
+    """Return positions (chain, dim) from which chains can start, and the gradients spent.
+
+    A position goes downhill for as long as CHECKED steps lower its energy by far more than the posterior spreads over.
+    A start that is not absurdly high stays where it is: HMC comes down by itself, and knows where to stop in a funnel.
+    Lengths are those over which the energy bends at the start of median energy, so that any units will do.
+    """
+    points, spent = np.array(positions), 0
+    height, worth = energies_and_gradients(energy_fn, points)[0], absurd_height(points.shape[1])
+    high = np.ones(len(points), bool)
+    for _ in range(START_ROUNDS):
+        scale, before = np.ones(points.shape[1]), height.copy()
+        if len(scale) <= MOST_SCALED:
+            middle = np.flatnonzero(high)[np.argsort(height[high])[high.sum() // 2]]
+            scale, cost = nat_lengths(energy_fn, points[middle])
+            spent += cost
+        ends, height[high], _, cost = quench_all(
+            energy_fn, points[high], scale.astype(points.dtype), START_STEPS, worth=worth
+        )
+        points[high], spent = ends, spent + cost
+        high = ~(height <= height.min() + worth)
+        if not high.any() or (height == before)[high].all():
+            break
+    return jnp.asarray(points), spent + len(points)

@@ -15,7 +15,7 @@ from sahmc._support.traced import TracedFunction
 from sahmc._support.types import Unravel
 from sahmc._support.validate import require
 from sahmc.algorithm import SAHMCState, init
-from sahmc.landscape.descent import come_down
+from sahmc.landscape.quench import come_down
 from sahmc.models.energy import trace_energy
 from sahmc.models.model import Model
 from sahmc.models.predictor import Predictor

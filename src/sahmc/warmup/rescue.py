@@ -19,9 +19,9 @@ STRANDED_NATS, STRANDED_SPREADS = 20.0, 8.0
 be higher than the lowest quarter of them."""
 LOW_CHAINS = 0.25
 """The quantile over chains of the energy with which others are compared: some may be in minor modes."""
-RESCUE_STEPS, RESCUE_ROUNDS = 10, 20
-"""The steps downhill of a chain that is too high, and the most rounds of so many: it stops once it is low enough. The
-bottom of its basin is no place to start from, since in a funnel the density has no upper bound there."""
+RESCUE_STEPS = 200
+"""The most steps downhill of a chain that is too high. It stops once it is low enough: the bottom of its basin is no
+place to start from, since in a funnel the density has no upper bound there."""
 FALLING = 0.1
 """The share of its excess height that a chain loses in half a window while it is still falling by itself."""
 
@@ -39,9 +39,7 @@ class Rescue(NamedTuple):
     """The gradients spent."""
 
 
-def rescue(
-    context: WarmupContext, state: RunState, variance: np.ndarray, before: np.ndarray | None = None
-) -> Rescue:
+def rescue(context: WarmupContext, state: RunState, variance: np.ndarray, before: np.ndarray | None = None) -> Rescue:
     """Lead chains that are still too high downhill or, if no way leads down, put them where others are.
 
     A start may be where the density has overflowed to a plateau, from which no gradient leads down: that is absurdly
@@ -51,7 +49,7 @@ def rescue(
     window ago: those that have fallen far since then are left to fall.
     """
     chains = state.sahmc.chains
-    dim, energy = chains.position.shape[1], np.array(chains.total_energy, float)
+    dim, energy = chains.position.shape[1], np.asarray(chains.total_energy, float)
     bound = np.median(energy) + absurd_height(dim)
     if context.plan.has_prior:
         bound = min(bound, np.quantile(energy, LOW_CHAINS) + stranded_height(dim))
@@ -61,13 +59,10 @@ def rescue(
         return Rescue(state, high, 0, 0)
     lost, spent = stuck, 0
     if context.plan.kernel.uses_gradient:
-        position, left = np.array(chains.position), stuck
+        position = np.array(chains.position)
         scale = np.sqrt(variance).astype(position.dtype)
-        for _ in range(RESCUE_ROUNDS):
-            position[left], energy[left], _, cost = quench_all(context.energy_fn, position[left], scale, RESCUE_STEPS)
-            left, spent = stuck & ~(energy <= bound), spent + cost
-            if not left.any():
-                break
+        ends, _, _, spent = quench_all(context.energy_fn, position[stuck], scale, RESCUE_STEPS, float(bound))
+        position[stuck] = ends
         chains = evaluate_starts(context.energy_fn, jnp.asarray(position))[1].chains
         lost = stuck & ~(np.asarray(chains.total_energy, float) <= bound)
     chains = take_places(chains, lost) if lost.any() else chains
