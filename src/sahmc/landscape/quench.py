@@ -25,9 +25,8 @@ AT_REST = 1e-3
 FIRST_FALL = 0.01
 """The share of its energy by which the first step of a point should lower it, if one unit of length would do less: at
 1e20 nats, the fall over one unit is lost in rounding."""
-START_STEPS, START_ROUNDS, MOST_SCALED = 1000, 4, 400
-"""The most steps of a start that is absurdly high, the most times that it goes downhill, each time in lengths measured
-anew, and the largest dimension in which they are measured."""
+START_STEPS, MOST_SCALED = 1000, 400
+"""The most steps of a start that is absurdly high, and the largest dimension in which its scale is measured first."""
 CHECKED = 10
 """The steps after which it is decided whether a fall is still worth going on."""
 
@@ -204,20 +203,10 @@ def come_down(
     A start that is not absurdly high stays where it is: HMC comes down by itself, and knows where to stop in a funnel.
     Lengths are those over which the energy bends at the start of median energy, so that any units will do.
     """
-    points, spent = np.array(positions), 0
-    height, worth = energies_and_gradients(energy_fn, points)[0], absurd_height(points.shape[1])
-    high = np.ones(len(points), bool)
-    for _ in range(START_ROUNDS):
-        scale, before = np.ones(points.shape[1]), height.copy()
-        if len(scale) <= MOST_SCALED:
-            middle = np.flatnonzero(high)[np.argsort(height[high])[high.sum() // 2]]
-            scale, cost = nat_lengths(energy_fn, points[middle])
-            spent += cost
-        ends, height[high], _, cost = quench_all(
-            energy_fn, points[high], scale.astype(points.dtype), START_STEPS, worth=worth
-        )
-        points[high], spent = ends, spent + cost
-        high = ~(height <= height.min() + worth)
-        if not high.any() or (height == before)[high].all():
-            break
-    return jnp.asarray(points), spent + len(points)
+    points, spent = np.asarray(positions), 0
+    height, scale = energies_and_gradients(energy_fn, points)[0], np.ones(points.shape[1])
+    if len(scale) <= MOST_SCALED:
+        scale, spent = nat_lengths(energy_fn, points[np.argsort(height)[len(points) // 2]])
+    worth = absurd_height(len(scale))
+    ends, _, _, cost = quench_all(energy_fn, points, scale.astype(points.dtype), START_STEPS, worth=worth)
+    return jnp.asarray(ends), spent + len(points) + cost
