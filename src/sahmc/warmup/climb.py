@@ -43,8 +43,6 @@ class ClimbOutcome(NamedTuple):
     """The chains after cooling."""
     draws: np.ndarray
     """The draws at beta = 1 after cooling, (draw, chain, dim)."""
-    energies: np.ndarray
-    """The mean energy of each chain there."""
     hot: np.ndarray
     """The points (point, dim) that chains came to at all temperatures, and far above the top."""
     gradients: int
@@ -62,8 +60,6 @@ class Visit(NamedTuple):
     """The draws, arrays (draw, chain, ...)."""
     centres: np.ndarray
     """The mean position of each chain, (chain, dim), in units of the spread at beta = 1."""
-    energies: np.ndarray
-    """The mean energy of each chain."""
     gradients: int
     """The gradients spent."""
 
@@ -108,10 +104,10 @@ class Climber:
         elif before is not None:
             step = before.rung.step_size * math.sqrt((before.rung.beta + share) / (beta + share))
         made = run_at_temperature(self.context, "climb", state, kernel, beta, step, moves, thin=thin)
-        rung, centres, energies = describe_rung(
+        rung, centres = describe_rung(
             beta, made.draws, made.step_size, self.scale, None if before is None else before.centres
         )
-        return Visit(rung, made.state, made.draws, centres, energies, made.gradients)
+        return Visit(rung, made.state, made.draws, centres, made.gradients)
 
 
 def run_climb(
@@ -156,7 +152,7 @@ def run_climb(
     spent = ascent.gradients + scouted + sum(visit.gradients for visit in down)
     climb = Climb(up_rungs, down_rungs, ascent.ran_away, ascent.slow)
     ends = [np.asarray(visit.draws.position[-1]) for visit in (*ascent.visits, *down)]
-    return ClimbOutcome(climb, last.state, late, last.energies, np.concatenate([*ends, scouts]), spent)
+    return ClimbOutcome(climb, last.state, late, np.concatenate([*ends, scouts]), spent)
 
 
 def _scout(climber: Climber, ascent: Ascent, moves: int) -> tuple[np.ndarray, int]:
@@ -208,8 +204,8 @@ def _high_enough(rung: Rung, slow: bool) -> bool:
 
 def describe_rung(
     beta: float, draws: Draw, step_size: float, scale: np.ndarray, centres_before: np.ndarray | None
-) -> tuple[Rung, np.ndarray, np.ndarray]:
-    """Return what the second half of draws (draw, chain, ...) shows, and the mean position and energy of each chain.
+) -> tuple[Rung, np.ndarray]:
+    """Return what the second half of draws (draw, chain, ...) shows, and the mean position of each chain.
 
     ``beta`` and ``step_size`` are those with which they were made. Lengths are in units of ``scale``;
     ``centres_before`` are the mean positions at the rung before, None for the first.
@@ -225,7 +221,7 @@ def describe_rung(
     wander = float(np.median(position.var(axis=0), axis=0).max())
     memory = math.nan if centres_before is None else _largest_correlation(centres, centres_before)
     rung = Rung(beta, float(energy.mean()), float(energy.var()), step_size, wander, memory, float(inside.mean()))
-    return rung, centres, by_chain
+    return rung, centres
 
 
 def _no_outliers(values: np.ndarray) -> np.ndarray:
