@@ -81,12 +81,32 @@ def test_chains_that_are_left_under_the_prior_are_caught(monkeypatch):
     assert largest_z(result) > 4 or any(finding.severity == "error" for finding in result.findings)
 
 
-def test_a_ladder_that_chains_do_not_come_back_from_is_given_up():
+def test_a_ladder_that_chains_do_not_come_back_from_is_given_up(tmp_path):
     """Without a reference the ladder leads to the prior. The draws are plain ones, and one sentence says so."""
     result = quietly(regression, reference=False)
     assert result.warmup.untravelled and largest_z(result) < 4
     assert [(finding.code, finding.severity) for finding in result.findings] == [("ladder", "warning")]
     assert np.ptp(result.weight) < 1e-6 * result.weight.mean() and not knows_evidence(result.record)
+    assert np.isnan(result.log_evidence().mean) and "at beta = 1 alone" in repr(result.warmup)
+    tree = result.to_datatree()
+    assert tree["posterior"]["slope"].shape[-1] == 4
+    result.save(tmp_path / "run.nc")
+    again = sahmc.Result.load(tmp_path / "run.nc")
+    assert again.warmup.untravelled and again.warmup.theta.shape == result.warmup.theta.shape
+
+
+def test_a_ladder_that_is_given_up_leaves_the_metric_that_the_step_size_belongs_to():
+    """The posterior is a thin ridge, for which the pilot has a dense metric; chains must still move."""
+    precision = jnp.linalg.inv(jnp.array([[1.0, 0.999], [0.999, 1.0]]))
+    model = sahmc.Model(
+        log_likelihood=lambda x: -0.5 * x @ precision @ x, log_prior=lambda x: -0.5 * jnp.sum((x / 1e4) ** 2)
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = sahmc.sample(model, jnp.zeros(2), reference=False, **BUDGET)
+    mean, mcse = result.expectation()
+    assert (np.abs(mean) < 4 * mcse).all() and (mcse < 0.1).all()
+    assert not any(finding.severity == "error" for finding in result.findings)
 
 
 def test_a_likelihood_that_is_no_number_far_out_does_no_harm():

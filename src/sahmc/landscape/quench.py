@@ -23,8 +23,8 @@ SHRINK, MOST_FAILURES = 0.25, 6
 AT_REST = 1e-3
 """The nats that one more step promises at most where a point is at rest."""
 FIRST_FALL = 0.01
-"""The share of its energy by which the first step of a point should lower it, if one unit of length would do less: at
-1e20 nats, the fall over one unit is lost in rounding."""
+"""The share of its energy by which the first step of a point that is too high should lower it, if one unit of length
+would do less: at 1e20 nats, the fall over one unit is lost in rounding."""
 START_STEPS, MOST_SCALED = 1000, 400
 """The most steps of a start that is absurdly high, and the largest dimension in which its scale is measured first."""
 CHECKED = 10
@@ -129,7 +129,8 @@ def quench(
     none = jnp.zeros((num, HISTORY, dim), points.dtype)
     weight = jnp.zeros((num, HISTORY), points.dtype)
     slope, no = jnp.maximum(_norm(grad), 1e-30), jnp.zeros(num, jnp.int32)
-    length = jnp.where(jnp.isfinite(energy), jnp.maximum(1.0, FIRST_FALL * jnp.abs(energy) / slope), 1.0)
+    leap = jnp.isfinite(energy) & ((jnp.asarray(worth) > 0) | (jnp.asarray(floor) > -jnp.inf))
+    length = jnp.where(leap, jnp.maximum(1.0, FIRST_FALL * jnp.abs(energy) / slope), 1.0)
     first = Quenched(start, energy, grad, none, none, weight, length, no, energy <= floor, start, energy)
     taken, end = jax.lax.while_loop(going, body, (jnp.int32(0), first))
     back = ~(end.height - end.energy >= worth)
@@ -201,12 +202,14 @@ def come_down(
 
     A position goes downhill for as long as CHECKED steps lower its energy by far more than the posterior spreads over.
     A start that is not absurdly high stays where it is: HMC comes down by itself, and knows where to stop in a funnel.
-    Lengths are those over which the energy bends at the start of median energy, so that any units will do.
+    Lengths are those over which the energy bends at the start of median energy, so that any units will do; in more than
+    MOST_SCALED dimensions they are 1.
     """
     points, spent = np.asarray(positions), 0
     height, scale = energies_and_gradients(energy_fn, points)[0], np.ones(points.shape[1])
     if len(scale) <= MOST_SCALED:
         scale, spent = nat_lengths(energy_fn, points[np.argsort(height)[len(points) // 2]])
     worth = absurd_height(len(scale))
-    ends, _, _, cost = quench_all(energy_fn, points, scale.astype(points.dtype), START_STEPS, worth=worth)
-    return jnp.asarray(ends), spent + len(points) + cost
+    ends, low, _, cost = quench_all(energy_fn, points, scale.astype(points.dtype), START_STEPS, worth=worth)
+    moved = ~(height - low < worth)
+    return jnp.asarray(np.where(moved[:, None], ends, points)), spent + len(points) + cost

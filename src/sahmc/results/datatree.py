@@ -161,14 +161,16 @@ def _learnt(record: RunRecord) -> Variables:
     """Return what the run has learnt, for each region, level, chain, mode or moment."""
     learnt, modes, partition = record.learnt, record.modes, record.partition
     own = ("chain",) if learnt.theta.ndim == 2 else ()
+    warm_own = ("chain",) if record.warmup.theta.ndim == 2 else ()
+    warm = "warmup_region" if record.warmup.untravelled else "region"  # draws were made without the ladder
     found: dict[str, Any] = {
         "theta": ((*own, "region"), learnt.theta),
         "visits": ((*own, "region") if learnt.visits.ndim == 2 else ("region",), learnt.visits),
         "desired": (("region",), learnt.desired),
         "round_trips": (("chain",), record.round_trips),
         "step_size": (("level",), learnt.step_size),
-        "warmup_theta_0": (("region",), record.warmup.theta_0),
-        "warmup_theta": ((*own, "region"), record.warmup.theta),
+        "warmup_theta_0": ((warm,), record.warmup.theta_0),
+        "warmup_theta": ((*warm_own, warm), record.warmup.theta),
     }
     if isinstance(partition, TemperatureLadder):
         found["beta"] = (("region",), np.asarray(partition.betas))

@@ -72,6 +72,8 @@ def log_evidence(record: RunRecord, method: str = "theta") -> Expectation:
         finding.code == "evidence" or (finding.severity == "error" and finding.code in UNDERMINING)
         for finding in record.findings
     )
+    if record.warmup.untravelled and record.bridge is None:
+        return UNKNOWN
     require(
         record.bridge is not None or knows_evidence(record),
         "log_evidence needs draws at beta = 0, the prior or a reference, under one frozen theta",

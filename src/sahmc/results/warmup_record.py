@@ -254,6 +254,8 @@ class WarmupRecord(Frozen):
             found.append(f"{what} could not come down from the start: put where others are")
         if self.lost:
             found.append(f"{counted(self.lost, 'chain')} did not come back from high temperatures: put where they were")
+        if self.untravelled:
+            found.append("chains did not come back from the ladder: draws were made at beta = 1 alone")
         if self.climb is not None and self.climb.ran_away:
             found.append(f"chains run away above T = {self.climb.hottest:.2g}, for heavy tails: the ladder ends there")
         return tuple(found)

@@ -36,6 +36,8 @@ Where they mix badly, as in a funnel, chains had better pass through the other l
 
 FEWEST_TRIPS = 5
 """The round trips of all chains in the adaptation that show that a ladder can be travelled."""
+FEWEST_EXPECTED = 4
+"""The late draws at beta = 1 that must be expected, if their lack is to mean anything."""
 LEAST_HOME = 0.1
 """The minimum visits to beta = 1, over those desired, of a ladder that is used for the draws."""
 LEAST_BACK, LEAST_SEEN = 0.75, 0.01
@@ -66,6 +68,8 @@ class Adapted(NamedTuple):
     """The draws, if they are to be saved."""
     home: np.ndarray | None = None
     """The share of its late draws that each chain made at the lowest level, (chain,); None if draws were not kept."""
+    late: int = 0
+    """The number of late draws of each chain."""
 
     def lost_posterior(self) -> bool:
         """Tell whether the ladder keeps chains away from the posterior instead of bringing them back to it.
@@ -77,9 +81,15 @@ class Adapted(NamedTuple):
         if self.home is None or not tempered or int(np.sum(self.state.trips.trips)) >= FEWEST_TRIPS:
             return False
         desired = np.asarray(self.setup.desired, float)
-        seen = self.visits.reshape(-1, len(desired)).sum(axis=0) / max(1, self.visits.sum()) / desired
-        left_out = float((self.home > 0).mean()) < LEAST_BACK or seen.min() < LEAST_SEEN
-        return bool(self.home.mean() < LEAST_HOME * desired[0] or (int(self.modes.num) == 1 and left_out))
+        visits = self.visits.reshape(-1, len(desired)).sum(axis=0)
+        away = self._expects(len(self.home)) and self.home.mean() < LEAST_HOME * desired[0]
+        gone = self._expects(1) and (self.home > 0).mean() < LEAST_BACK
+        unseen = (visits < LEAST_SEEN * desired * visits.sum()).any()
+        return bool(away or (int(self.modes.num) == 1 and (gone or unseen)))
+
+    def _expects(self, chains: int) -> bool:
+        """Tell whether so many chains should have been at beta = 1 often enough to judge by."""
+        return chains * self.late * float(self.setup.desired[0]) >= FEWEST_EXPECTED
 
 
 def begin_adaptation(
@@ -117,7 +127,7 @@ def adapt(
     visits, moved, looked = np.zeros(state.sahmc.theta.visits.shape, np.int64), 0, 0
     traces: list[ThetaTrace | None] = []
     saved: list[Draw] = []
-    home = None
+    home, late = None, 0
     for moves in (total // 2, total - total // 2):
         thin = min(max(ADAPTATION_THIN, memory_thin(state.sahmc.chains.position, moves)), max(1, moves))
         stretches = [(moves // thin, thin, plan.looks_for_modes or save), (moves % thin, 1, False)]
@@ -128,14 +138,14 @@ def adapt(
             if done.draws is not None and save:
                 saved.append(done.draws)
             if done.draws is not None and len(done.draws.region):
-                home = (np.asarray(done.draws.region) == 0).mean(axis=0)
+                home, late = (np.asarray(done.draws.region) == 0).mean(axis=0), len(done.draws.region)
             if done.draws is not None and plan.looks_for_modes:
                 finder, modes, spent = _look_for_modes(done.draws, finder, modes)
                 looked += spent
                 if isinstance(setup.kernel, Jump):
                     setup = replace(setup, kernel=updated(setup.kernel, modes=modes))
     drawn = jax.tree.map(lambda *parts: np.concatenate(parts), *saved) if saved else None
-    return Adapted(state, setup, visits, finder, modes, moved, looked, ThetaTrace.join(*traces), drawn, home)
+    return Adapted(state, setup, visits, finder, modes, moved, looked, ThetaTrace.join(*traces), drawn, home, late)
 
 
 def _run(
@@ -175,9 +185,9 @@ def freeze(state: RunState, visits: np.ndarray, plan: Plan) -> RunState:
 def without_ladder(begun: RunState, adapted: Adapted, kernel: Kernel, step_size: float) -> tuple[RunState, Setup]:
     """Return a state and a setup in which chains move at beta = 1 alone, from where they were before the adaptation.
 
-    The draws are then those of plain HMC with jumps between the known modes, all of equal weight. That is unbiased:
-    the ladder is given up before the first draw is made, and the kernel leaves the posterior invariant. ``begun`` holds
-    the chains, ``kernel`` is the one for beta = 1, and ``step_size`` the step size there.
+    The draws are then plain ones with jumps between the known modes, all of equal weight. That is unbiased: the ladder
+    is given up before the first draw is made, and the kernel leaves the posterior invariant. ``begun`` holds the
+    chains, ``kernel`` is the one for beta = 1, and ``step_size`` the step size there.
     """
     dtype = adapted.setup.desired.dtype
     setup = replace(
@@ -206,7 +216,7 @@ def favour_posterior(state: RunState, setup: Setup, plan: Plan, easy: bool) -> t
     """
     jumps = isinstance(setup.kernel, Jump) and (setup.kernel.reference is not None or not plan.has_prior)
     frozen = plan.adapt == "tune" and isinstance(setup.tilt, TemperedTilt)
-    if not frozen or plan.desired is not None or not (jumps or easy):
+    if not frozen or plan.desired is not None or not (jumps or easy) or setup.tilt.num_regions == 1:
         return state, setup
     regions, share = setup.tilt.num_regions, ONE_MODE_SHARE if easy else POSTERIOR_SHARE
     values = [share] + [(1 - share) / (regions - 1)] * (regions - 1)

@@ -49,6 +49,8 @@ class Landscape(NamedTuple):
     """All that the search found; None where it did not look."""
     quotient: Quotient | None = None
     """What is known of copies, where modes have any."""
+    astray: int = 0
+    """The number of lost chains that are too high for any mode; others are just in none that counts."""
 
 
 def explore(context: WarmupContext, piloted: PilotOutcome, shown: np.ndarray | None = None) -> Landscape:
@@ -68,7 +70,7 @@ def explore(context: WarmupContext, piloted: PilotOutcome, shown: np.ndarray | N
     done = run_climb(context, begun, kernel, pilot, finder.scale, finder.draws, plan.climb_moves, piloted.spreads)
     energy, level = np.asarray(done.state.sahmc.chains.total_energy, float), _level(home)
     lost = ~(energy < level + LOST_NATS + LOST_NATS_PER_DIM * dim)
-    spent, found, quotient = 0, None, None
+    astray, spent, found, quotient = int(lost.sum()), 0, None, None
     if plan.looks_for_modes:
         back = done.draws[:, ~lost]
         if plan.symmetries is not None:
@@ -89,7 +91,7 @@ def explore(context: WarmupContext, piloted: PilotOutcome, shown: np.ndarray | N
             home = _bring_home(home, level + stranded_height(dim))
     state = _put_back(done.state, home, lost)
     state = state if quotient is None else _fold_chains(context, state, quotient.fold)
-    return Landscape(state, done.climb, finder, modes, int(lost.sum()), done.gradients, spent, found, quotient)
+    return Landscape(state, done.climb, finder, modes, int(lost.sum()), done.gradients, spent, found, quotient, astray)
 
 
 def _level(home: RunState) -> float:

@@ -154,7 +154,7 @@ def run_pilot(context: WarmupContext, state: RunState) -> PilotOutcome:
         kernel,
         learnt.kernel,
         plain_quarter,
-        rescued.state,
+        rescued.state._replace(t_key=there.moves.state.t_key),  # no random number twice
         late.position,
         spent + there.gradients,
         there.moves.state,

@@ -54,7 +54,8 @@ def rescue(context: WarmupContext, state: RunState, variance: np.ndarray, before
     if context.plan.has_prior:
         bound = min(bound, np.quantile(energy, LOW_CHAINS) + stranded_height(dim))
     high = ~(energy <= bound)
-    stuck = high if before is None else high & ~(before - energy > FALLING * (energy - bound))
+    with np.errstate(invalid="ignore"):  # the energies of a chain may be infinite
+        stuck = high if before is None else high & ~(before - energy > FALLING * (energy - bound))
     if not stuck.any():
         return Rescue(state, high, 0, 0)
     lost, spent = stuck, 0

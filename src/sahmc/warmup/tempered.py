@@ -62,8 +62,10 @@ class TemperedMoves(NamedTuple):
 
 
 def take_places(chains: ChainState, lost: np.ndarray) -> ChainState:
-    """Return the chains with those that are ``lost`` put where others are, turn by turn; there must be others."""
+    """Return the chains with those that are ``lost`` put where others are, turn by turn, if there are others."""
     well = np.flatnonzero(~lost)
+    if not len(well):
+        return chains
     index = np.arange(len(lost))
     index[lost] = well[np.arange(lost.sum()) % len(well)]
     return jax.tree.map(lambda x: x[index], chains)

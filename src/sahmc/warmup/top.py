@@ -66,7 +66,7 @@ class Top:
     referred: Referred | None = None
     """The way down from it, if it is the top."""
     prior_mass: tuple[float, float] | None = None
-    """The log of the mass of the prior and its error, where it is not the top and they were measured."""
+    """The log of the mass of the prior and its error, where they were measured."""
 
     @property
     def reference(self) -> Reference | None:
@@ -119,7 +119,7 @@ def choose_top(context: WarmupContext, piloted: PilotOutcome, found: Landscape) 
     if plan.has_prior and piloted.prior is not None and not plan.prior_normalised:
         mass = prior_mass(context, piloted.prior)
     if prior_is_better(stay, searched, mass, length) if plan.has_prior else heat_is_better(stay, searched, heat):
-        return Top(_without(context, spent=plan.stay_moves), beside, quarter, pilot, found, stay)
+        return Top(_without(context, spent=plan.stay_moves), beside, quarter, pilot, found, stay, prior_mass=mass)
     referred = come_down(context, kernel, pilot, stay)
     found = found._replace(
         state=referred.state,
@@ -155,7 +155,7 @@ def _length(piloted: PilotOutcome, found: Landscape) -> float:
     pilot, climb = piloted.pilot, found.climb
     if pilot is None or climb is None:
         return 0.0
-    if found.lost > MOST_LOST * len(found.state.sahmc.chains.energy) or climb.down[0].inside < LEAST_INSIDE:
+    if found.astray > MOST_LOST * len(found.state.sahmc.chains.energy) or climb.down[0].inside < LEAST_INSIDE:
         return math.inf
     return fit_curve(climb, pilot.prior_share, pilot.u_min, pilot.dim).barrier(0.0) / LONG_WAY
 

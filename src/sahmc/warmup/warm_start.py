@@ -69,6 +69,8 @@ def known_from(earlier: WarmedUp, has_prior: bool, energy: np.ndarray) -> Known 
         return None
     if earlier.record.climb is None or earlier.symmetries is not None or earlier.prior_mass is not None:
         return None
+    if earlier.record.untravelled:  # there is no ladder to hand on
+        return None
     return Known(
         has_prior=has_prior,
         tilt=tilt,

@@ -20,7 +20,7 @@ from sahmc.results.records import ThetaTrace
 from sahmc.results.warmup_record import Pilot, WarmupRecord
 from sahmc.run.move import Draw, RunState, Setup
 from sahmc.run.stage import StageRunner
-from sahmc.tilt.partition import TemperatureLadder
+from sahmc.run.start import evaluate_starts
 from sahmc.tilt.theta import desired_frequencies, visit_clock
 from sahmc.tilt.tilts import TemperedTilt, Tilt
 from sahmc.warmup.adapt import Adapted, adapt, begin_adaptation, favour_posterior, freeze, without_ladder
@@ -106,11 +106,13 @@ def warm_up(context: WarmupContext, state: RunState, save: bool = False, shown: 
     state = freeze(adapted.state, adapted.visits, plan)
     found = found._replace(climb=explored.climb, found=explored.found)
     record = _record(piloted, found, ladder, adapted, theta_0, np.array(state.sahmc.theta.theta))
-    record = replace(record, reference=top.record, untravelled=plan.adapt == "tune" and adapted.lost_posterior())
+    given_up = plan.looks_for_modes and plan.adapt == "tune" and pilot is not None and adapted.lost_posterior()
+    record = replace(record, reference=top.record, untravelled=given_up)
     beside = top.beside
-    if record.untravelled and pilot is not None:
-        cold = TemperedTilt(TemperatureLadder.single(1.0))
-        state, setup = without_ladder(begun, adapted, equip(cold, adapted.modes), pilot.step_size)
+    if given_up and pilot is not None:
+        cold = _cold_kernel(kernel, piloted, top, many)
+        cold = _equipped(cold, None, top, found, plan.jumps, context.fold, ladder.tilt, adapted.modes)
+        state, setup = without_ladder(_in_modes(context, begun, top), adapted, cold, pilot.step_size)
         beside, adapted = top.fitted, adapted._replace(trace=None)
     else:
         easy = plan.looks_for_modes and int(adapted.modes.num) == 1 and not record.still_new
@@ -123,9 +125,28 @@ def warm_up(context: WarmupContext, state: RunState, save: bool = False, shown: 
         state=state,
         record=record,
         beside=beside,
-        prior_mass=top.prior_mass,
+        prior_mass=top.prior_mass if given_up or top.referred is not None else None,
         symmetries=_used(plan.symmetries, explored.quotient),
     )
+
+
+def _cold_kernel(kernel: Kernel, piloted: PilotOutcome, top: Top, many: bool) -> Kernel:
+    """Return the kernel for draws at beta = 1 alone: the one to which the step size there belongs.
+
+    It is that of the reference's ladder, or else the pilot's, whose metric may be dense. ``many`` tells that several
+    modes are known.
+    """
+    if top.referred is not None or piloted.pilot is None:
+        return kernel
+    return piloted.kernel if many else piloted.kernel.lengthened(piloted.pilot.quarter)
+
+
+def _in_modes(context: WarmupContext, state: RunState, top: Top) -> RunState:
+    """Return the chains where they stayed in the known modes, if a reference was fitted there; else as they are."""
+    if top.stay is None or top.referred is None:
+        return state
+    chains = evaluate_starts(context.energy_fn, top.stay.state.sahmc.chains.position)[1].chains
+    return state._replace(sahmc=state.sahmc._replace(chains=chains))
 
 
 def _equipped(

@@ -48,8 +48,8 @@ def check_ladder(record: RunRecord) -> Iterator[Finding]:
         yield Finding(
             "ladder",
             WARNING,
-            "Chains that went up the ladder did not come back, so the draws are those of plain HMC"
-            + (", with jumps between the modes that are known" if many else "")
+            "Chains that went up the ladder did not come back, so draws were made without it"
+            + (", with jumps between the known modes" if many else "")
             + ": other modes were looked for by descents only.",
             float(record.warmup.num_modes),
             "If you need the ladder, bring the prior closer to the posterior, or raise tune.",
@@ -163,6 +163,12 @@ def _short_ladder(record: RunRecord) -> bool:
 
 def check_evidence(record: RunRecord) -> Iterator[Finding]:
     """Check that the log evidence has something to stand on: chains that travelled, and two estimators that agree."""
+    mass = record.prior_mass
+    if mass is not None and not mass[1] < MASS_ERROR and (record.bridge is not None or knows_evidence(record)):
+        words = "The log evidence is not known: the mass of the prior could not be measured. The draws do not need it."
+        todo = "Pass Model(prior_normalised=True) if the prior integrates to 1."
+        yield Finding("evidence", WARNING, words, float(mass[1]), todo)
+        return
     if not knows_evidence(record):
         return
     trips = int(record.round_trips.sum())
@@ -180,12 +186,8 @@ def check_evidence(record: RunRecord) -> Iterator[Finding]:
     if what:
         words = f"The log evidence is not known: {what}{'' if several else '. The draws do not need it'}."
         yield Finding("evidence", ERROR if several else WARNING, words, gap, todo)
-    elif record.prior_mass is not None and not record.prior_mass[1] < MASS_ERROR:
-        words = "The log evidence is not known: the mass of the prior could not be measured. The draws do not need it."
-        todo = "Pass Model(prior_normalised=True) if the prior integrates to 1."
-        yield Finding("evidence", WARNING, words, float(record.prior_mass[1]), todo)
 
 
 def _several_modes(record: RunRecord) -> bool:
     """Tell whether several modes are known, or none were looked for: then masses depend on the ladder."""
-    return record.warmup.num_modes > 1 or record.warmup.climb is None
+    return record.warmup.num_modes > 1 or record.warmup.climb is None or record.warmup.power is None
