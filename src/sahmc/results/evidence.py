@@ -20,9 +20,6 @@ from sahmc.tilt.tilts import TemperedTilt, Tilt
 UNDERMINING = frozenset({"round-trips", "rhat", "modes", "theta", "weights", "drift", "stuck", "precision"})
 """The codes of findings that, as errors, leave the evidence without support; "evidence" itself always does."""
 
-MASS_ERROR = 0.1
-"""The largest error of the log of the mass of a prior, where that is not known to be 1, which leaves the evidence."""
-
 
 def membership(record: RunRecord, every: tuple[int, int] = (1, 1)) -> np.ndarray:
     """Return the membership of draws in every region under the frozen theta, (chain, draw, region).

@@ -14,6 +14,8 @@ from sahmc._support.words import counted
 
 FEWEST_CHAINS = 8
 """The number of chains below which it cannot be seen whether they forget their mode."""
+MASS_ERROR = 0.1
+"""The largest error of the log mass of a prior, where it is not known to be 1, with which the evidence is known."""
 FORGOTTEN = 0.8
 """The correlation of the chains' mean positions from one rung to the next below which they forget where they were."""
 

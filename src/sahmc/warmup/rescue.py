@@ -40,7 +40,7 @@ class Rescue(NamedTuple):
 
 
 def rescue(context: WarmupContext, state: RunState, variance: np.ndarray, before: np.ndarray | None = None) -> Rescue:
-    """Lead chains that are still too high downhill or, if no way leads down, put them where others are.
+    """Let chains that are still too high go downhill or, if no way leads down, put them where others are.
 
     A start may be where the density has overflowed to a plateau, from which no gradient leads down: that is absurdly
     high. Where there is a prior, a tilt lets chains come down from it anew, to every mode, and a stricter rule loses

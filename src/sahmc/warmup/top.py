@@ -15,8 +15,7 @@ from sahmc.landscape.mode_finder import Found
 from sahmc.landscape.parts import Parts
 from sahmc.landscape.reference import Reference, around_all
 from sahmc.landscape.shifts import Shifts
-from sahmc.results.evidence import MASS_ERROR
-from sahmc.results.warmup_record import Climb, LearntReference, Pilot
+from sahmc.results.warmup_record import MASS_ERROR, Climb, LearntReference, Pilot
 from sahmc.run.move import Draw
 from sahmc.run.start import evaluate_starts
 from sahmc.tilt.bridge import bridge_to_reference

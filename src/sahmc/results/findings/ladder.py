@@ -8,9 +8,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from sahmc._support.words import counted
-from sahmc.results.evidence import MASS_ERROR, by_bridges, by_theta, knows_evidence, membership
+from sahmc.results.evidence import by_bridges, by_theta, knows_evidence, membership
 from sahmc.results.findings.words import ERROR, WARNING
 from sahmc.results.records import Finding, RunRecord
+from sahmc.results.warmup_record import MASS_ERROR
 from sahmc.tilt.importance import error_of_mean
 from sahmc.tilt.tilts import TemperedTilt
 
