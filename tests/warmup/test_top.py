@@ -47,7 +47,7 @@ def test_a_long_way_to_the_prior_is_left_out(long_way):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         other, _ = run(model(WIDE, CONSTANT), reference=False)
-    assert other.warmup.reference is None and len(other.theta) > 8
+    assert other.warmup.reference is None and len(other.warmup.theta) > 8
 
 
 def test_the_mass_of_a_prior_is_measured_unless_it_is_said_to_be_1(long_way, tmp_path):
