@@ -1,5 +1,6 @@
 """Posteriors whose modes have copies: one mode to the run, all copies alike in the draws, one of them in the tables."""
 
+import dataclasses
 import warnings
 
 import jax
@@ -10,8 +11,13 @@ import numpyro.distributions as dist
 import pytest
 
 import sahmc
+from sahmc.landscape.fold import Fold
+from sahmc.models.group import make_group
 from sahmc.models.positions import Unpacker
 from sahmc.models.symmetries import Symmetries, as_data, from_data
+from sahmc.results.evidence import log_evidence
+from sahmc.results.findings.symmetry import check_symmetry
+from sahmc.tilt.importance import weighted_mean
 
 RNG = np.random.default_rng(0)
 DATA = np.concatenate([RNG.normal(-4, 1, 40), RNG.normal(0, 0.6, 30), RNG.normal(5, 1.2, 60)])
@@ -45,9 +51,8 @@ def test_copies_are_one_mode_and_every_order_has_its_share(result):
     (symmetry,) = result.symmetries
     assert set(symmetry.names) == {"mu", "sigma", "weights", "precision"}
     order = (np.argsort(result.draws["mu"], axis=-1) * [9, 3, 1]).sum(-1)
-    share = np.array([result.weight[order == k].sum() for k in np.unique(order)])
-    error = np.sqrt(5 / 36 * (result.weight**2).sum())  # that of independent draws
-    assert len(share) == 6 and np.abs(share - 1 / 6).max() < 4 * error
+    share = weighted_mean((order[..., None] == np.unique(order)).astype(float), result.weight)
+    assert len(share.mean) == 6 and (np.abs(share.mean - 1 / 6) < 4 * share.mcse).all() and share.mcse.max() < 0.02
     assert not [finding for finding in result.findings if finding.severity == "error"]
 
 
@@ -74,6 +79,41 @@ def test_without_them_all_copies_are_modes(result):
     assert plain.symmetries == () and len(plain.modes()) >= 6
     one, two = result.log_evidence(), plain.log_evidence()
     assert abs(one.mean - two.mean) < 4 * np.hypot(one.mcse, two.mcse)
+
+
+def far_apart(p):
+    """Two Gaussians, 0.3 and 0.7 of the mass: near the first, where chains start, every sign may change."""
+    x = jnp.stack([p["alpha"], p["beta"], p["gamma"]])
+    near, far = -0.5 * jnp.sum(x**2), -0.5 * jnp.sum((x - jnp.array([25.0, -8.0, 4.0])) ** 2)
+    return jnp.logaddexp(jnp.log(0.3) + near, jnp.log(0.7) + far) - 1.5 * jnp.log(2 * jnp.pi)
+
+
+START = {"alpha": 0.0, "beta": 0.0, "gamma": 0.0}
+
+
+@pytest.mark.parametrize("given", ["auto", [sahmc.Flip("alpha", ())]])
+def test_a_symmetry_that_holds_near_the_start_alone_is_dropped(given):
+    result = run(far_apart, initvals=START, symmetries=given)
+    far = weighted_mean((result.draws["alpha"] > 12)[..., None].astype(float), result.weight)
+    assert result.symmetries == () and abs(far.mean[0] - 0.7) < 4 * far.mcse[0] and far.mcse[0] < 0.03
+    evidence = result.log_evidence()
+    assert abs(evidence.mean) < 4 * evidence.mcse
+    told = [finding for finding in result.findings if finding.code == "symmetry"]
+    assert [finding.severity for finding in told] == ([] if given == "auto" else ["warning"])
+
+
+def test_a_false_symmetry_that_was_used_is_an_error():
+    """The energies of copies of draws tell, if the search was wrong to believe in it."""
+    result = run(far_apart, initvals=START, symmetries=None)
+    ids = {name: np.array(k) for k, name in enumerate(START)}
+    fold = Fold(make_group([sahmc.Flip("alpha", ())], ids), (), (np.ones((1, 1)),))
+    live = dataclasses.replace(result.live, finder=dataclasses.replace(result.live.finder, fold=fold))
+    changed, looked = live.asymmetry()
+    assert 0.1 < changed / looked < 0.6  # half of the copies in the far mode are not the draw itself
+    found = tuple(check_symmetry(changed, looked))
+    record = dataclasses.replace(result.record, findings=found)
+    assert found[0].severity == "error" and np.isnan(log_evidence(record).mean)
+    assert np.isfinite(log_evidence(result.record).mean) and not list(check_symmetry(0, looked))
 
 
 def test_what_is_given_is_checked():
@@ -114,8 +154,8 @@ def test_parts_whose_weights_are_p_and_1_minus_p_are_found():
     assert isinstance(symmetry, sahmc.Involution) and symmetry.name.endswith("reversing p")
     (mode,) = [mode for mode in result.modes() if mode.mass > 0.01]
     assert mode.copies == 2
-    first = (result.weight * (result.draws["mu"][..., 0] < result.draws["mu"][..., 1])).sum()
-    assert abs(first - 0.5) < 4 * 0.5 * np.sqrt((result.weight**2).sum())
+    first = weighted_mean((result.draws["mu"][..., :1] < result.draws["mu"][..., 1:]).astype(float), result.weight)
+    assert abs(first.mean[0] - 0.5) < 4 * first.mcse[0] and first.mcse[0] < 0.03
     told = result.relabel()
     same = told["mu"][..., 0] == result.draws["mu"][..., 0]
     assert np.allclose(told["p"], np.where(same, result.draws["p"], 1 - result.draws["p"]), atol=1e-5)

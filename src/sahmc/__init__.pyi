@@ -29,7 +29,6 @@ from .models.stan import from_stan as from_stan
 from .models.symmetry import Flip as Flip
 from .models.symmetry import Involution as Involution
 from .models.symmetry import Permute as Permute
-from .models.symmetry_search import find_symmetries as find_symmetries
 from .plots.figures import plot_barrier as plot_barrier
 from .plots.figures import plot_energy as plot_energy
 from .plots.figures import plot_ladder as plot_ladder
@@ -45,6 +44,7 @@ from .results.records import Finding as Finding
 from .results.result import Result as Result
 from .run.hosts import join_hosts as join_hosts
 from .run.progress import Progress as Progress
+from .run.symmetries import find_symmetries as find_symmetries
 from .sampling import resume as resume
 from .sampling import sample as sample
 from .sampling.many import sample_many as sample_many

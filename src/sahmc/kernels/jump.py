@@ -38,6 +38,9 @@ class Jump(Around):
     Where there are more modes than can be known, x' is the position shifted by one of the displacements ``shifts``
     instead, forwards or backwards.
 
+    Where modes have copies, the position is folded first, all of this happens in the domain of the fold, and a random
+    copy of where it ends is proposed. Again that is exact whether or not the copies are true.
+
     Where the ladder ends in a ``reference`` q, half of these moves, or all if only one mode is known, propose a draw
     from q itself. The ratio of the tilted densities is then divided by that of q.
     """
@@ -53,7 +56,7 @@ class Jump(Around):
     fresh: bool | Bool[Array, ""] = False
     """Whether it proposes a draw from the reference."""
     fold: Fold | None = None
-    """The fold, where modes have copies: chains are in its domain, and jumps that would leave it are rejected."""
+    """The fold, where modes have copies: jumps are made in its domain, and those that would leave it are rejected."""
     name: ClassVar[str] = "jump"
     uses_gradient: ClassVar[bool] = True
 
@@ -101,26 +104,28 @@ class Jump(Around):
         """Make a jump."""
         modes = self.modes
         u_mode, u_accept, u_level = uniform[:3]
-        here = modes.nearest(state.position)
+        start = state.position if self.fold is None else self.fold(state.position)
+        here = modes.nearest(start)
         there, log_chance, log_chance_back = self._draw_mode(u_mode, here)
-        position = modes.carry(state.position, here, there)
+        position = modes.carry(start, here, there)
         if self.shifts is not None:
-            position = state.position + self.shifts.draw(u_mode)
+            position = start + self.shifts.draw(u_mode)
         if self.reference is not None:
             position = jnp.where(self.fresh, self.reference.draw(u_mode, noise), position)
-        proposal = target.evaluate(position)
+        copy = position if self.fold is None else self.fold.group.random(rng_key, position)(position)
+        proposal = target.evaluate(copy)
 
         log_ratio, back = target.tilted_energy(state) - target.tilted_energy(proposal), jnp.ones((), bool)
         if self.shifts is None:
             log_ratio += modes.log_det[there] - modes.log_det[here] + log_chance_back - log_chance
-            back = modes.nearest(proposal.position) == there
+            back = modes.nearest(position) == there
         if state.base is not None and proposal.base is not None and self.reference is not None:
             # the base measure is q, so that only the tilt of E is left of the ratio
             without = target.tilted_energy(state) - target.tilted_energy(proposal)
             without += proposal.base.energy - state.base.energy
             log_ratio, back = jnp.where(self.fresh, without, log_ratio), back | self.fresh
         if self.fold is not None:
-            back &= self.fold.inside(proposal.position)
+            back &= self.fold.inside(position)
         log_ratio = jnp.where(back & ~jnp.isnan(log_ratio), log_ratio, -jnp.inf)
         state, accepted = decide(u_accept, log_ratio, state, proposal)
         nothing = jnp.asarray(jnp.nan, state.position.dtype)

@@ -1,31 +1,39 @@
-"""Moves of a posterior whose modes have copies, between positions of which no two are copies."""
+"""Moves to the copies of a position that symmetries make."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
-from jaxtyping import Array, Float, Key
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Key
 
 from sahmc._support.pytree import strategy, updated
 from sahmc.kernels.around import Around
 from sahmc.kernels.base import Kernel, TransitionInfo
+from sahmc.kernels.decision import decide
 from sahmc.kernels.jump import Jump
 from sahmc.landscape.fold import Fold
-from sahmc.models.group import Move
+from sahmc.models.group import Group
 from sahmc.tilt.target import ChainState, TiltedTarget
+
+COPY_SHARE = 0.25
+"""The share of moves that start from a random copy."""
 
 
 @strategy
 class Symmetric(Around):
-    """A move of ``kernel`` from a random copy of a position, and back into the domain of ``fold``.
+    """The moves of ``kernel``, now and then from a random copy of the position, by an element of ``group``.
 
-    If x has the density that the domain cuts out of a symmetric one, a random copy of it has all of that; so has the
-    end of the move, and its fold has the first again. That is exact for any kernel, whatever its metric.
+    The copy is a proposal like any other. Its energy is computed, and it is accepted with the ratio of the tilted
+    densities; an element and its inverse are equally likely. That is exact for any group: one that is no symmetry of
+    the density only costs acceptance.
     """
 
     kernel: Kernel
-    fold: Fold
+    group: Group
+    now: bool | Bool[Array, ""] = False
+    """Whether the next move starts from a random copy."""
     name: ClassVar[str] = "symmetric"
     uses_gradient: ClassVar[bool] = True
 
@@ -36,12 +44,12 @@ class Symmetric(Around):
 
     @property
     def shared(self) -> int:  # type: ignore[override]
-        """As many shared uniform numbers as ``kernel`` takes."""
-        return self.kernel.shared
+        """One shared uniform number more than ``kernel`` takes."""
+        return 1 + self.kernel.shared
 
     def refresh(self, uniforms: Float[Array, " shared"]) -> Symmetric:
-        """Draw what the chains of ``kernel`` share in one move."""
-        return updated(self, kernel=self.kernel.refresh(uniforms))
+        """Draw whether all chains try a copy in this move, or none; and what ``kernel`` shares."""
+        return updated(self, kernel=self.kernel.refresh(uniforms[1:]), now=uniforms[0] < COPY_SHARE)
 
     def step_by(
         self,
@@ -51,26 +59,25 @@ class Symmetric(Around):
         state: ChainState,
         target: TiltedTarget,
     ) -> tuple[ChainState, TransitionInfo]:
-        """Make a move from a random copy of the state, and return the copy in the domain of where it ends."""
+        """Try a random copy if it is time for one, and make a move of ``kernel`` from there."""
         key_copy, key_kernel = jax.random.split(rng_key)
-        copy = moved(state, self.fold.group.random(key_copy, state.position))
-        end, info = self.kernel.step_by(normal, uniform, key_kernel, copy, target)
-        return moved(end, self.fold.move(end.position)), info
+        state = jax.lax.cond(self.now, self._copy, lambda key, state, target: state, key_copy, state, target)
+        end, info = self.kernel.step_by(normal, uniform, key_kernel, state, target)
+        return end, info._replace(n_steps=info.n_steps + jnp.asarray(self.now, info.n_steps.dtype))
 
-
-def moved(state: ChainState, move: Move) -> ChainState:
-    """Return a chain carried along by an element of the group, which leaves its energies as they are."""
-    base = state.base
-    if base is not None and base.grad is not None:
-        base = base._replace(grad=move(base.grad))
-    grad = None if state.grad is None else move(state.grad)
-    return state._replace(position=move(state.position), grad=grad, base=base)
+    def _copy(self, rng_key: Any, state: ChainState, target: TiltedTarget) -> ChainState:
+        """Return a random copy of the state if it is accepted, else the state."""
+        key_group, key_accept = jax.random.split(rng_key)
+        proposal = target.evaluate(self.group.random(key_group, state.position)(state.position))
+        log_ratio = target.tilted_energy(state) - target.tilted_energy(proposal)
+        log_ratio = jnp.where(jnp.isnan(log_ratio), -jnp.inf, log_ratio)
+        return decide(jax.random.uniform(key_accept, dtype=state.position.dtype), log_ratio, state, proposal)[0]
 
 
 def among_copies(kernel: Kernel, fold: Fold | None) -> Kernel:
-    """Return a kernel whose chains stay in the domain of a fold; the kernel itself if there is none."""
+    """Return a kernel whose chains visit the copies that a fold knows; the kernel itself if there is none."""
     if fold is None:
         return kernel
     if isinstance(kernel, Jump):
-        return updated(kernel, kernel=Symmetric(kernel.kernel, fold), fold=fold)
-    return Symmetric(kernel, fold)
+        return updated(kernel, kernel=Symmetric(kernel.kernel, fold.group), fold=fold)
+    return Symmetric(kernel, fold.group)

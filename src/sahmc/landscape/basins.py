@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from sahmc._support.traced import TracedFunction
+from sahmc.landscape.alike import UNLIKE_NATS, UNLIKE_SHARE
 from sahmc.landscape.curvature import ENERGIES_AT_ONCE, LAPLACE_DIM, energies_and_gradients, laplace_covariance
 from sahmc.landscape.descent import DESCENTS_AT_ONCE, roll_down, start_descent
 from sahmc.landscape.fold import Fold
@@ -60,6 +61,8 @@ class BasinMap:
         """The highest energy on the way from each anchor to the lowest of its basin."""
         self.basin = np.zeros(0, int)
         """A number for each anchor, the same for anchors of the same basin."""
+        self.unlike = np.zeros((0, len(scale)))
+        """The points at rest whose energy the fold seems to change: it folds by what is no symmetry."""
         self._laplace: dict[int, np.ndarray] = {}
         self._sound: dict[int, bool] = {}
 
@@ -189,13 +192,25 @@ class BasinMap:
         energy = np.where(finite, np.asarray(now.energy, float), np.inf)[:num]
         return np.asarray(now.position, float)[:num], energy, lately, _fall(first, now.energy, finite)[:num]
 
+    def _fold(self, points: np.ndarray, energy: np.ndarray) -> np.ndarray:
+        """Return points (point, dim) in the domain of the fold, and keep those whose ``energy`` is another there."""
+        assert self.fold is not None
+        inside = self.fold(points)
+        moved = np.flatnonzero((inside != points).any(axis=1) & np.isfinite(energy))
+        if len(moved):
+            change = np.abs(self.energies(inside[moved]) - energy[moved])
+            other = moved[~(change <= UNLIKE_NATS + UNLIKE_SHARE * np.abs(energy[moved]))]
+            self.unlike = np.concatenate([self.unlike, points[other]])
+        return inside
+
     def _place(self, points: np.ndarray, energy: np.ndarray, at_rest: np.ndarray) -> np.ndarray:
         """Return the anchor to which each point belongs; new anchors are made of points that belong to none.
 
         The lowest point comes first. A point that no line joins to an anchor may still be joined to other points of its
         basin, along a valley that bends.
         """
-        points = points if self.fold is None else self.fold(points)
+        if self.fold is not None:
+            points = self._fold(points, energy)
         label, reach = np.full(len(points), -1), np.full(len(points), np.inf)
         left, tested = np.isfinite(energy), 0
         while left.any():

@@ -57,6 +57,8 @@ class Found(NamedTuple):
     """What the search would have found; None where it did not look far from all modes."""
     spent: int
     """The gradients spent."""
+    unlike: np.ndarray
+    """The points (point, dim) at the bottom of basins whose energy the fold seems to change."""
 
 
 class FarLook(NamedTuple):
@@ -83,7 +85,7 @@ class ModeFinder:
     stage: np.ndarray
     """The number of the stage that made each draw."""
     fold: Fold | None = None
-    """The fold, where modes have copies: draws are in its domain."""
+    """The fold, where modes have copies: draws are kept in its domain."""
 
     @classmethod
     def of(cls, energy_fn: TracedFunction, draws: np.ndarray) -> ModeFinder:
@@ -97,7 +99,7 @@ class ModeFinder:
 
     def with_draws(self, draws: np.ndarray) -> ModeFinder:
         """Return a finder that knows further draws (draw, chain, dim) of the posterior."""
-        kept = _remembered(draws)
+        kept = _remembered(draws) if self.fold is None else self.fold(_remembered(draws))
         stage = np.append(self.stage, np.full(len(kept), self.stage.max(initial=-1) + 1))
         return replace(self, draws=np.concatenate([self.draws, kept]), stage=stage)
 
@@ -129,7 +131,7 @@ class ModeFinder:
         mass = np.exp(log_mass[kept] - log_mass.max(initial=-np.inf))
         visited = np.isin(basins.basin[lowest[kept]], basins.basin[:early])
         covered = float(mass[visited].sum() / max(mass.sum(), 1e-300))
-        return Found(modes, by_curvature, jumps, minima, covered, search.still_new, power, basins.spent)
+        return Found(modes, by_curvature, jumps, minima, covered, search.still_new, power, basins.spent, basins.unlike)
 
     def _look_far(self, basins: BasinMap, search: Discovery, far: FarLook) -> SearchPower:
         """Look far from all modes, add what is found to ``basins``, and return what would have been found."""

@@ -75,7 +75,7 @@ class Reference:
         return self.mean[k] + z
 
     def draws(self, num: int, seed: int) -> np.ndarray:
-        """Return ``num`` draws from q, (draw, dim), all of them in the domain of ``fold``."""
+        """Return ``num`` draws from q, (draw, dim), each of them a random copy where there are copies."""
         weight = np.exp(np.asarray(self.log_weight, float))
         times = 1 if self.fold is None else int(np.clip(2 / max(self._share_inside(), 1e-3), 2, MOST_TRIES))
         which = np.random.default_rng(seed).choice(len(weight), num * times, p=weight / weight.sum())
@@ -83,7 +83,8 @@ class Reference:
         if self.fold is None:
             return points
         inside = points[self.fold.inside(points)]
-        return np.resize(inside, (num, points.shape[1])) if len(inside) else self.fold(points[:num])
+        chosen = np.resize(inside, (num, points.shape[1])) if len(inside) else self.fold(points[:num])
+        return self.fold.group.random_copies(chosen, np.random.default_rng(seed + 2))(chosen).astype(chosen.dtype)
 
     def draws_of(self, which: np.ndarray, seed: int) -> np.ndarray:
         """Return a draw from each of the Gaussians ``which`` (draw,), as (draw, dim)."""

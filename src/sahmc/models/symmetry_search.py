@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, cached_property
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from sahmc._support.types import Unravel
-from sahmc._support.validate import require_seed
-from sahmc.models.convert import as_model
 from sahmc.models.energy import trace_energy
 from sahmc.models.exact_energy import exact_energies
 from sahmc.models.lengths import bending_lengths
 from sahmc.models.model import Model
 from sahmc.models.positions import named
-from sahmc.models.starts import starting_positions
 from sahmc.models.symmetry import Axes, Flip, Ids, Involution, Parted, Permute, SignedMap, Symmetry
 
 POINTS, SPREAD = 8, 2.0
@@ -201,40 +197,6 @@ def _subsets(names: Sequence[str]) -> list[tuple[str, ...]]:
     """Return all subsets, the smallest first, as far as MOST_CHOICES go."""
     every = (some for size in range(1, len(names) + 1) for some in itertools.combinations(names, size))
     return list(itertools.islice(every, MOST_CHOICES))
-
-
-def find_symmetries(
-    model: Any,
-    initvals: Any = None,
-    *,
-    model_args: tuple[Any, ...] = (),
-    model_kwargs: Mapping[str, Any] | None = None,
-    random_seed: int = 0,
-) -> tuple[Symmetry, ...]:
-    """Return the symmetries of a posterior: parts of its position that may change places, or sign, together.
-
-    Only axes of the arrays that make a position are tried, one length at a time, with up to two axes of an array. A
-    vector whose parts have no names of their own shows none but those of its coordinates.
-
-    Parameters
-    ----------
-    model
-        What ``sample`` takes: a log density, a ``Model``, or a model of NumPyro, PyMC or BridgeStan.
-    initvals
-        One position, or whatever else ``sample`` takes; None where the model draws its starts.
-    model_args
-        A tuple of the positional arguments of a NumPyro model; empty by default.
-    model_kwargs
-        A dict of the keyword arguments of a NumPyro model; none by default.
-    random_seed
-        An int, for the points at which maps are tried. Default 0.
-    """
-    require_seed(random_seed, "random_seed")
-    made = as_model(model, model_args, model_kwargs)
-    chains = len(initvals) if isinstance(initvals, list) else POINTS
-    starts, unravel = starting_positions(made, initvals, chains, jax.random.key(random_seed))
-    trial = Trial(made, np.asarray(starts), unravel, random_seed)
-    return search_symmetries(trial, places(unravel, starts[0]))
 
 
 def places(unravel: Unravel, example: Any) -> Ids:

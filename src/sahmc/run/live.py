@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, Int, Key
 from sahmc._support.compiled import compiled
 from sahmc.kernels.around import plain
 from sahmc.kernels.base import Kernel
+from sahmc.landscape.alike import unlike
 from sahmc.landscape.mode_finder import ModeFinder, lowest_draws, posterior_draws, spread_within
 from sahmc.landscape.modes import Modes
 from sahmc.landscape.rounding import off_by
@@ -28,6 +29,8 @@ DRAWS_AT_ONCE = 4096
 """The number of draws that are moved at once."""
 CHECKED_DRAWS = 128
 """The number of draws whose energies are computed with twice the digits."""
+COPIED_DRAWS = 512
+"""The number of draws whose copies are checked to have the same energy."""
 
 
 @dataclass(frozen=True)
@@ -97,13 +100,27 @@ class Live:
 
         It is looked at some draws, and at the ``minima`` (mode, dim) of modes.
         """
-        assert self.positions is not None
-        chains, draws = self.positions.shape[:2]
-        some = np.unravel_index(np.linspace(0, chains * draws - 1, CHECKED_DRAWS).astype(int), (chains, draws))
-        points = np.concatenate([np.asarray(self.positions[some]), minima.astype(self.positions.dtype)])
+        some = self._some_draws(CHECKED_DRAWS)
+        points = np.concatenate([some, minima.astype(some.dtype)])
         off = off_by(self.finder.energy_fn, points)
         worst = int(np.argmax(off))
         return float(off[worst]), jax.tree.map(lambda x: x[0], self.unpack.all(points[worst : worst + 1]))
+
+    def asymmetry(self) -> tuple[int, int]:
+        """Return at how many draws a random copy has another energy, and how many were looked at."""
+        fold = self.finder.fold
+        if fold is None or self.positions is None:
+            return 0, 0
+        points = self._some_draws(COPIED_DRAWS)
+        move = fold.group.random_copies(points, np.random.default_rng(len(points)))
+        return int(unlike(self.finder.energy_fn, points, [move]).sum()), len(points)
+
+    def _some_draws(self, num: int) -> np.ndarray:
+        """Return the positions (draw, dim) of about so many draws, evenly chosen."""
+        assert self.positions is not None
+        chains, draws = self.positions.shape[:2]
+        some = np.unravel_index(np.linspace(0, chains * draws - 1, num).astype(int), (chains, draws))
+        return np.asarray(self.positions[some])
 
     def rejuvenate(self, index: tuple[np.ndarray, ...], moves: int, seed: int) -> Rejuvenated:
         """Return some draws after ``moves`` plain moves of the kernel each, without the tilt.

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.tree_util import PyTreeDef
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from sahmc._support.chain_axis import Each, first_chain, vmap
+from sahmc._support.chain_axis import Each, vmap
 from sahmc._support.noise import Noise
 from sahmc._support.platform import when
 from sahmc._support.pytree import strategy
@@ -18,7 +18,6 @@ from sahmc._support.traced import TracedFunction
 from sahmc._support.types import Position
 from sahmc.algorithm import SAHMCState, sahmc_step, with_theta
 from sahmc.kernels.base import Kernel, TransitionInfo
-from sahmc.models.group import Group
 from sahmc.results.records import Counts
 from sahmc.run.round_trips import RoundTrips, update_round_trips
 from sahmc.run.step_size import StepSizeState, update_step_size
@@ -29,8 +28,6 @@ from sahmc.tilt.tilts import Energy, Level, TemperedTilt, Theta, Tilt
 
 NEVER = 2**31 - 1
 """The number of a move that no run reaches."""
-COPIES = 2**31 - 2
-"""The chain number under which the copies are drawn in which positions are kept."""
 CLOCK_LAG = 8
 """The factor by which the gain's clock may go slower than time, while some region waits to be seen."""
 
@@ -51,8 +48,6 @@ class Setup:
     """The acceptance probability to which step sizes are tuned."""
     keep: TracedFunction | None = None
     """The function of a flat position that is kept in its place; None keeps the position."""
-    copies: Group | None = None
-    """The group by a random element of which a draw is carried before it is kept, where modes have copies."""
 
 
 class Schedule(NamedTuple):
@@ -164,7 +159,7 @@ def make_move(
 
     def make_draw() -> Draw:
         weight = log_weights(setup, used.theta, sahmc.theta.visits > 0, sahmc.chains.energy, each)
-        return _draw(key, sahmc.chains, info, weight, setup, each)
+        return _draw(sahmc.chains, info, weight, setup, each)
 
     draw = when(is_draw, make_draw, no_draw(setup, state))
     sums = _sums(info, setup.kernel.max_tree_depth, isinstance(setup.tilt, TemperedTilt))
@@ -180,21 +175,15 @@ def _gain(state: RunState, setup: Setup, schedule: Schedule) -> Float[Array, ""]
 
 
 def _draw(
-    rng_key: Key[Array, ""],
     chains: ChainState,
     info: TransitionInfo,
     log_weight: Float[Array, " chains"],
     setup: Setup,
     each: Each,
 ) -> Draw:
-    """Return what is kept of a move; the key is for the copies in which positions are kept."""
-    position = chains.position
-    if setup.copies is not None:
-        numbers = first_chain(len(position)) + jnp.arange(len(position))
-        keys = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.fold_in(rng_key, COPIES), numbers)
-        position = each(lambda key, x: setup.copies.random(key, x)(x))(keys, position)  # type: ignore[union-attr]
+    """Return what is kept of a move."""
     return Draw(
-        position=position if setup.keep is None else each(setup.keep)(position),
+        position=chains.position if setup.keep is None else each(setup.keep)(chains.position),
         energy=chains.energy,
         base_energy=None if chains.base is None else chains.base.energy,
         region=info.level,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -14,13 +14,18 @@ from jax.flatten_util import ravel_pytree
 
 from sahmc._support.traced import TracedFunction
 from sahmc._support.types import Unravel
-from sahmc._support.validate import require
+from sahmc._support.validate import require, require_seed
+from sahmc.landscape.alike import held_at
 from sahmc.landscape.descent import in_blocks
+from sahmc.landscape.quench import quench_all
+from sahmc.models.convert import as_model
+from sahmc.models.energy import trace_energy
 from sahmc.models.model import Model
 from sahmc.models.positions import structure
+from sahmc.models.starts import starting_positions
 from sahmc.models.symmetries import Symmetries, affine_map
 from sahmc.models.symmetry import Ids, Involution, Symmetry
-from sahmc.models.symmetry_search import Energies, Trial, places, search_symmetries
+from sahmc.models.symmetry_search import POINTS, Energies, Trial, places, search_symmetries
 from sahmc.run.start import Prepared, evaluate_starts
 from sahmc.tilt.tilts import TemperedTilt
 
@@ -28,6 +33,49 @@ AUTO = "auto"
 """The word for symmetries that are to be found."""
 TRIED = 8
 """The number of positions at which it is seen what a function does."""
+DOWNHILL = 200
+"""The most steps downhill from a start to a place where symmetries are tried again."""
+
+
+def find_symmetries(
+    model: Any,
+    initvals: Any = None,
+    *,
+    model_args: tuple[Any, ...] = (),
+    model_kwargs: Mapping[str, Any] | None = None,
+    random_seed: int = 0,
+) -> tuple[Symmetry, ...]:
+    """Return the symmetries of a posterior: parts of its position that may change places, or sign, together.
+
+    Only axes of the arrays that make a position are tried, one length at a time, with up to two axes of an array. A
+    vector whose parts have no names of their own shows none but those of its coordinates. Maps are tried around the
+    starts, and where these come to downhill; ``sample`` tries them again wherever its search for modes leads.
+
+    Parameters
+    ----------
+    model
+        What ``sample`` takes: a log density, a ``Model``, or a model of NumPyro, PyMC or BridgeStan.
+    initvals
+        One position, or whatever else ``sample`` takes; None where the model draws its starts.
+    model_args
+        A tuple of the positional arguments of a NumPyro model; empty by default.
+    model_kwargs
+        A dict of the keyword arguments of a NumPyro model; none by default.
+    random_seed
+        An int, for the points at which maps are tried. Default 0.
+    """
+    require_seed(random_seed, "random_seed")
+    made = as_model(model, model_args, model_kwargs)
+    chains = len(initvals) if isinstance(initvals, list) else POINTS
+    starts, unravel = starting_positions(made, initvals, chains, jax.random.key(random_seed))
+    ids = places(unravel, starts[0])
+    found = search_symmetries(Trial(made, np.asarray(starts), unravel, random_seed), ids)
+    if not found:
+        return ()
+    energy_fn = trace_energy(made, unravel, starts[0], True)
+    down = quench_all(energy_fn, np.asarray(starts), np.ones(len(starts[0]), starts.dtype), DOWNHILL)[0]
+    held = held_at(energy_fn, Symmetries(found, ids), down)
+    return () if held is None else held.each
 
 
 def check_symmetries(given: Any) -> None:

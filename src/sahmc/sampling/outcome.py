@@ -19,9 +19,10 @@ from sahmc.models.model import Labels
 from sahmc.models.positions import Unpacker
 from sahmc.models.symmetries import as_data
 from sahmc.models.symmetry import Symmetry
-from sahmc.results.findings.examine import NOT_EXAMINED, examine
+from sahmc.results.findings.examine import NOT_EXAMINED, errors_first, examine
 from sahmc.results.findings.modes import missed_modes
 from sahmc.results.findings.rounding import check_rounding
+from sahmc.results.findings.symmetry import check_symmetry
 from sahmc.results.findings.words import ERROR
 from sahmc.results.records import DrawRecord, Finding, RunRecord, ThetaRecord, ThetaTrace
 from sahmc.results.result import Result
@@ -95,6 +96,7 @@ class Outcome(NamedTuple):
                 seen, dim = self.record.modes, self.live.finder.scale.size
                 minima = np.zeros((0, dim)) if seen is None else seen.minimum
                 findings = (*check_rounding(*self.live.rounding(minima), self.record.labels), *findings)
+            findings = errors_first(*check_symmetry(*self.live.asymmetry(), self.warm.refuted), *findings)
         record = dataclasses.replace(self.record, findings=(*findings, *more))
         return Result(record, dataclasses.replace(self.live, further=further))
 
@@ -148,8 +150,7 @@ class Run:
                 warm = warm_start(context, state, ready.plan.earlier, self.save_warmup)
             else:
                 warm = warm_up(context, state, self.save_warmup, None if before is None else before.missed)
-            copies = None if warm.symmetries is None else warm.symmetries.group
-            warm = warm._replace(setup=dataclasses.replace(warm.setup, keep=self.kept, copies=copies))
+            warm = warm._replace(setup=dataclasses.replace(warm.setup, keep=self.kept))
             spent += 0 if before is None else before.record.num_gradients
             drawn, pace = self._first_round(warm, number, draws, max(asked, FEWEST_DRAWS), spent, limits)
         seconds = self.journal.seconds + time.perf_counter() - began

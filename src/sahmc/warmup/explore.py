@@ -10,12 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool
 
-from sahmc.landscape.fold import Fold
+from sahmc.landscape.alike import held_at
 from sahmc.landscape.mode_finder import DESCENTS, FarLook, Found, ModeFinder
 from sahmc.landscape.modes import Modes, no_modes
+from sahmc.models.symmetries import Symmetries
 from sahmc.results.warmup_record import Climb
 from sahmc.run.move import RunState
-from sahmc.run.start import evaluate_starts
 from sahmc.warmup.climb import run_climb
 from sahmc.warmup.pilot import PilotOutcome
 from sahmc.warmup.quotient import Quotient, find_quotient, look_again
@@ -47,6 +47,8 @@ class Landscape(NamedTuple):
     """The gradients spent on the search for modes."""
     found: Found | None = None
     """All that the search found; None where it did not look."""
+    symmetries: Symmetries | None = None
+    """Those of the symmetries of the plan that hold wherever the search came to; None if there are none."""
     quotient: Quotient | None = None
     """What is known of copies, where modes have any."""
     astray: int = 0
@@ -63,35 +65,67 @@ def explore(context: WarmupContext, piloted: PilotOutcome, shown: np.ndarray | N
     dim = position.shape[1]
     finder, modes = ModeFinder.of(context.energy_fn, piloted.draws), no_modes(dim, position.dtype)
     if not plan.finds_ladder:
-        return Landscape(home, None, finder, modes, 0, 0, 0)
+        return Landscape(home, None, finder, modes, 0, 0, 0, symmetries=plan.symmetries)
     assert pilot is not None
     kernel = piloted.plain if plan.has_prior else piloted.kernel
     begun = home if piloted.at_prior is None else piloted.at_prior
     done = run_climb(context, begun, kernel, pilot, finder.scale, finder.draws, plan.climb_moves, piloted.spreads)
     energy, level = np.asarray(done.state.sahmc.chains.total_energy, float), _level(home)
     lost = ~(energy < level + LOST_NATS + LOST_NATS_PER_DIM * dim)
-    astray, spent, found, quotient = int(lost.sum()), 0, None, None
+    astray, searched = int(lost.sum()), None
     if plan.looks_for_modes:
         back = done.draws[:, ~lost]
-        if plan.symmetries is not None:
-            near = [piloted.draws[-1], back[-1], done.hot]
-            quotient, spent = find_quotient(context, plan.symmetries, finder.scale, np.concatenate(near))
-        if quotient is not None:
-            back = quotient.fold(back)
-            finder = replace(finder.folded(quotient.fold), scale=quotient.width)
-        finder = finder.with_draws(back) if back.shape[1] else finder
+        near = np.concatenate([piloted.draws[-1], back[-1], done.hot])
         hot = np.random.default_rng(len(done.hot)).permutation(done.hot)[: HOT_BATCHES * DESCENTS]
         hot = hot if shown is None else np.concatenate([shown.astype(hot.dtype), hot])
-        found = finder.find(back[-1], modes, FarLook(hot, plan.search_batches, plan.probes))
-        if quotient is not None and plan.symmetries is not None:
-            quotient, finder, found = look_again(plan.symmetries, quotient, finder, found)
-        modes, spent = found.jumps, spent + found.spent
+        searched = _search(context, finder, back, near, FarLook(hot, plan.search_batches, plan.probes))
+        finder, modes = searched.finder, searched.found.jumps
         if int(modes.num) == 1:
             lost |= ~(energy < level + stranded_height(dim))
             home = _bring_home(home, level + stranded_height(dim))
     state = _put_back(done.state, home, lost)
-    state = state if quotient is None else _fold_chains(context, state, quotient.fold)
-    return Landscape(state, done.climb, finder, modes, int(lost.sum()), done.gradients, spent, found, quotient, astray)
+    seen = Landscape(state, done.climb, finder, modes, int(lost.sum()), done.gradients, 0, astray=astray)
+    if searched is None:
+        return seen._replace(symmetries=plan.symmetries)
+    found, symmetries, quotient, spent = searched.found, searched.symmetries, searched.quotient, searched.spent
+    return seen._replace(found=found, symmetries=symmetries, quotient=quotient, gradients_modes=spent)
+
+
+class _Searched(NamedTuple):
+    """The outcome of the search for modes, and for those symmetries by which they have copies."""
+
+    finder: ModeFinder
+    found: Found
+    symmetries: Symmetries | None
+    quotient: Quotient | None
+    spent: int
+
+
+def _search(context: WarmupContext, finder: ModeFinder, back: np.ndarray, near: np.ndarray, far: FarLook) -> _Searched:
+    """Look for modes, copies being the same. A symmetry that fails somewhere is dropped, and the search repeated.
+
+    ``back`` are the draws (draw, chain, dim) of chains that came back from the climb, ``near`` points (point, dim) from
+    which a first mode is looked for, and ``far`` is how to look for others.
+    """
+    symmetries, spent, known = context.plan.symmetries, 0, no_modes(back.shape[2], back.dtype)
+    while True:
+        quotient, folded = None, finder
+        if symmetries is not None:
+            symmetries, quotient, cost = find_quotient(context, symmetries, finder.scale, near)
+            spent += cost
+        if quotient is not None:
+            folded = replace(finder.folded(quotient.fold), scale=quotient.width)
+        folded = folded.with_draws(back) if back.shape[1] else folded
+        found = folded.find(back[-1], known, far)
+        spent += found.spent
+        if quotient is None or symmetries is None:
+            return _Searched(folded, found, symmetries, quotient, spent)
+        places = found.unlike.astype(near.dtype)
+        held = held_at(context.energy_fn, symmetries, places, quotient.fold) if len(places) else symmetries
+        if held is symmetries:
+            quotient, folded, again = look_again(symmetries, quotient, folded, found)
+            return _Searched(folded, again, symmetries, quotient, spent + again.spent - found.spent)
+        symmetries = held
 
 
 def _level(home: RunState) -> float:
@@ -103,13 +137,6 @@ def _bring_home(home: RunState, bound: float) -> RunState:
     """Return the chains of the pilot, those above ``bound`` put where others are: where they are no mode counts."""
     high = ~(np.asarray(home.sahmc.chains.total_energy, float) <= bound)
     return home._replace(sahmc=home.sahmc._replace(chains=take_places(home.sahmc.chains, high)))
-
-
-def _fold_chains(context: WarmupContext, state: RunState, fold: Fold) -> RunState:
-    """Return the chains in the domain of a fold."""
-    position = fold(np.asarray(state.sahmc.chains.position))
-    _, there = evaluate_starts(context.energy_fn, jnp.asarray(position))
-    return state._replace(sahmc=state.sahmc._replace(chains=there.chains))
 
 
 @jax.jit

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sahmc.landscape.alike import held_at
 from sahmc.landscape.basins import BasinMap
 from sahmc.landscape.descent import DESCENTS_AT_ONCE
 from sahmc.landscape.discovery import QUENCH_STEPS, masses
@@ -18,6 +19,8 @@ from sahmc.warmup.tempered import WarmupContext
 
 BATCHES = 2
 """The batches of points that go downhill to find a mode by which copies are told."""
+CHECKED = 32
+"""The number of these points at which symmetries are tried, beside the minima that all of them come to."""
 PICTURED = 1024
 """The number of draws of a Gaussian at that mode by which parts are told apart."""
 
@@ -35,24 +38,42 @@ class Quotient(NamedTuple):
     """The width of the mode in each coordinate there."""
 
 
-def find_quotient(
-    context: WarmupContext, symmetries: Symmetries, scale: np.ndarray, points: np.ndarray
-) -> tuple[Quotient | None, int]:
-    """Return the heaviest mode that points (point, dim) come to downhill, as far as it has copies, and the cost.
+class Told(NamedTuple):
+    """The outcome of a look for a mode by which copies are told."""
 
-    It is None if no symmetry makes copies of it. ``scale`` is the spread of each coordinate.
+    symmetries: Symmetries | None
+    """Those symmetries that hold wherever points came to; None if none does."""
+    quotient: Quotient | None
+    """The quotient; None if no symmetry makes copies of the mode."""
+    spent: int
+    """The gradients spent."""
+
+
+def find_quotient(context: WarmupContext, symmetries: Symmetries, scale: np.ndarray, points: np.ndarray) -> Told:
+    """Find the heaviest mode that points (point, dim) come to downhill, as far as it has copies.
+
+    ``scale`` is the spread of each coordinate. Symmetries were looked for near the starts, where a density whose modes
+    are far apart may look as if it had some: what does not hold at the points, or where they come to, is dropped.
     """
     rng = np.random.default_rng(len(points))
     basins = BasinMap(context.energy_fn, scale, points.dtype)
-    basins.settle(rng.permutation(points)[: BATCHES * DESCENTS_AT_ONCE], QUENCH_STEPS)
-    if not len(basins.anchor):
-        return None, basins.spent
+    points = rng.permutation(points)[: BATCHES * DESCENTS_AT_ONCE]
+    basins.settle(points, QUENCH_STEPS)
+    places = np.concatenate([points[:CHECKED], basins.anchor.astype(points.dtype)])
+    held = held_at(context.energy_fn, symmetries, places)
+    spent = basins.spent + _looks(symmetries, places)
+    if held is None or not len(basins.anchor):
+        return Told(held, None, spent)
     lowest, log_mass = masses(basins)
     mode = int(lowest[np.argmax(log_mass)])
     shape = basins.laplace(mode)
     factor = np.diag(scale) if shape is None else scale[:, None] * np.linalg.cholesky(shape)
-    found = _told_by(symmetries, basins.anchor[mode].astype(points.dtype), factor)
-    return found, basins.spent
+    return Told(held, _told_by(held, basins.anchor[mode].astype(points.dtype), factor), spent)
+
+
+def _looks(symmetries: Symmetries, points: np.ndarray) -> int:
+    """Return the energies that a look at points by ``held_at`` costs."""
+    return 2 * len(points) * sum(1 + len(one.generators(symmetries.ids)) for one in symmetries.each)
 
 
 def look_again(

@@ -115,9 +115,11 @@ def stay_in_modes(
     again = finder.find(late[-1], found.modes)
     broad, shifts = len(found.minima) > MOST_MODES, None
     if broad:
-        seen = np.concatenate([found.minima, again.minima, late.reshape(-1, late.shape[-1])])
+        flat = late.reshape(-1, late.shape[-1])
+        flat = flat if context.fold is None else context.fold(flat)
+        seen = np.concatenate([found.minima, again.minima, flat])
         reference = around_all(seen, BROAD_INFLATION, late.dtype).folded(context.fold)
-        shifts, looked = find_shifts(context.energy_fn, found.minima, finder.scale, late.reshape(-1, late.shape[-1]))
+        shifts, looked = find_shifts(context.energy_fn, found.minima, finder.scale, flat)
     else:
         reference, looked = _around_modes(context, again, len(finder.draws))
     points = reference.draws(max(REFERENCE_DRAWS, plan.chains), seed=len(finder.draws))

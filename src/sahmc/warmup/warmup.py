@@ -63,6 +63,8 @@ class WarmedUp(NamedTuple):
     """The log of the mass of the prior and its error, where the ladder does not end in it and they were measured."""
     symmetries: Symmetries | None = None
     """The symmetries that are used: those that were given, or those by which modes have copies."""
+    refuted: tuple[str, ...] = ()
+    """The symmetries that were given and do not hold, in words."""
 
     @classmethod
     def after(cls, adapted: Adapted, **rest: Any) -> WarmedUp:
@@ -126,7 +128,8 @@ def warm_up(context: WarmupContext, state: RunState, save: bool = False, shown: 
         record=record,
         beside=beside,
         prior_mass=top.prior_mass if given_up or top.referred is not None else None,
-        symmetries=_used(plan.symmetries, explored.quotient),
+        symmetries=_used(explored.symmetries, explored.quotient),
+        refuted=_refuted(plan.symmetries, explored.symmetries),
     )
 
 
@@ -177,6 +180,13 @@ def _used(known: Symmetries | None, quotient: Quotient | None) -> Symmetries | N
     if known is not None and known.given:
         return known
     return None if quotient is None else quotient.symmetries
+
+
+def _refuted(known: Symmetries | None, held: Symmetries | None) -> tuple[str, ...]:
+    """Return those of the ``known`` symmetries, if they were given, that are not among those that ``held``."""
+    if known is None or not known.given:
+        return ()
+    return tuple(str(one) for one in known.each if held is None or one not in held.each)
 
 
 def _record(

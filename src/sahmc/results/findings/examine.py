@@ -46,4 +46,9 @@ def examine(record: RunRecord, positions: Any) -> tuple[Finding, ...]:
             quantities = np.concatenate([quantities, (seen.label == k)[..., None].astype(float)], axis=2)
             names.append(f"the mass of {called[k]}")
     found += check_agreement(quantities, names, weight)
-    return tuple(sorted(found, key=lambda f: f.severity != ERROR))
+    return errors_first(*found)
+
+
+def errors_first(*found: Finding) -> tuple[Finding, ...]:
+    """Return findings in their order, errors before warnings."""
+    return tuple(sorted(found, key=lambda finding: finding.severity != ERROR))
