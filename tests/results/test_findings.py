@@ -108,8 +108,13 @@ def assignment(known, expected):
 
 
 def test_a_mode_whose_depth_and_width_promise_more_than_it_holds():
+    """It is an error if no chain was ever there: the evidence is then without support."""
     seen = assignment([True, True], [0.4, 0.6])
-    assert [f.severity for f in check_modes(seen, np.array([1.0, 0.0]), np.array([32, 0]), 32)] == ["warning"]
+    assert [f.severity for f in check_modes(seen, np.array([1.0, 0.0]), np.array([32, 0]), 32)] == ["error"]
+    assert [f.severity for f in check_modes(seen, np.array([0.995, 0.005]), np.array([32, 9]), 32)] == ["warning"]
+    light = assignment([True, True], [0.93, 0.07])
+    assert [f.severity for f in check_modes(light, np.array([1.0, 0.0]), np.array([32, 0]), 32)] == ["error"]
+    assert not list(check_modes(light, np.array([0.998, 0.002]), np.array([32, 9]), 32))
 
 
 def test_chains_whose_means_differ_are_not_hidden_by_weights():

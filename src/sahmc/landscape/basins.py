@@ -138,8 +138,8 @@ class BasinMap:
             return None
         if anchor not in self._laplace:
             point = self.anchor[anchor].astype(self.dtype)
-            self._laplace[anchor] = laplace_covariance(self.energy_fn, point, self.scale)
-            self.spent += 2 * len(self.scale)
+            self._laplace[anchor], cost = laplace_covariance(self.energy_fn, point, self.scale)
+            self.spent += cost
         return self._laplace[anchor]
 
     def is_sound(self, anchor: int) -> bool:

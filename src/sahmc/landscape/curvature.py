@@ -17,6 +17,8 @@ CURVE_STEP = 0.03
 """The distance, in units of the scale of each coordinate, over which the curvature at a minimum is measured."""
 WIDEST, NARROWEST = 10.0, 1e-5
 """The largest and the least width of Laplace's Gaussian in any direction, in units of the scale of each coordinate."""
+WIDER = 10.0 ** np.arange(5)
+"""The lengths that are tried in those units where a mode is wider."""
 OBLIQUE = 6.0
 """The ratio of the longest to the shortest axis of a mode, whose coordinates have unit variances, beyond which a
 diagonal metric is too slow."""
@@ -42,17 +44,41 @@ def nat_lengths(energy_fn: TracedFunction, point: np.ndarray) -> tuple[np.ndarra
     return bending_lengths(lambda points: energies_and_gradients(energy_fn, points)[0], point)
 
 
-def laplace_covariance(energy_fn: TracedFunction, point: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """Return the inverse of the curvature at a minimum, in units of ``scale``, (dim, dim).
+def laplace_covariance(energy_fn: TracedFunction, point: np.ndarray, scale: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return the inverse of the curvature at a minimum, in units of ``scale``, (dim, dim), and the cost.
 
-    Along axes that do not curve upwards the width is 1; it is nowhere more than WIDEST or less than NARROWEST.
+    Along axes that do not curve upwards the width is 1; it is nowhere less than NARROWEST, nor more than WIDEST. Where
+    it would be more, the scale may be that of a much narrower mode: the curvature is then measured over lengths in
+    which the energy does rise.
     """
-    curve = curvature(energy_fn, point, scale)
+    curve, cost = curvature(energy_fn, point, scale), 2 * len(point)
     if not np.isfinite(curve).all():
-        return np.eye(len(point))
+        return np.eye(len(point)), cost
     value, vector = np.linalg.eigh(curve)
+    if value[0] < WIDEST**-2:
+        lengths, spent = _lengths_from(energy_fn, point, scale)
+        cost += spent
+        if (lengths > WIDEST).any():
+            curve, cost = curvature(energy_fn, point, scale * lengths), cost + 2 * len(point)
+            found = _inverse(*np.linalg.eigh(curve)) if np.isfinite(curve).all() else np.eye(len(point))
+            return found * lengths * lengths[:, None], cost
+    return _inverse(value, vector), cost
+
+
+def _inverse(value: np.ndarray, vector: np.ndarray) -> np.ndarray:
+    """Return the inverse of a curvature by its eigenvalues and eigenvectors, kept within bounds."""
     value = np.where(value > 0, np.clip(value, WIDEST**-2, NARROWEST**-2), 1.0)
     return (vector / value) @ vector.T
+
+
+def _lengths_from(energy_fn: TracedFunction, point: np.ndarray, scale: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return the nat lengths of coordinates in units of ``scale``, 1 where they are less, and the cost."""
+
+    def energies(away: np.ndarray) -> np.ndarray:
+        return energies_and_gradients(energy_fn, (point + scale * away).astype(point.dtype))[0]
+
+    lengths, cost = bending_lengths(energies, np.zeros(len(point)), WIDER)
+    return np.maximum(lengths, 1.0), cost
 
 
 def curvature(energy_fn: TracedFunction, point: np.ndarray, scale: np.ndarray) -> np.ndarray:

@@ -26,6 +26,9 @@ FEWEST_ARRIVALS = 3
 """The points from elsewhere that must have come to each mode: while some were seen once, others may be unseen."""
 LEAST_NEW = 0.01
 """The share of the mass that the modes of the last batch must have, or it does not matter that they were new."""
+WIDEST, MOST_MEASURED = 1e4, 512
+"""How much wider a mode may be than another, in each direction, and the largest number of basins, the lowest, whose
+width is measured."""
 NEGLIGIBLE_NATS = 12.0
 """The nats by which the mass of a mode is below the largest, from which on it does not count."""
 
@@ -124,11 +127,13 @@ def counting(basins: BasinMap) -> np.ndarray:
 def masses(basins: BasinMap) -> tuple[np.ndarray, np.ndarray]:
     """Return the anchor at the bottom of each basin, and the log of its mass by Laplace's approximation.
 
-    Basins that are too high to count whatever their width, or mere pits, have -inf.
+    Basins that are too high to count whatever their width, or mere pits, have -inf: a mode that is WIDEST times as wide
+    as another may be as much higher as its volume is larger.
     """
     lowest = basins.lowest() if len(basins.anchor) else np.zeros(0, int)
     sound = np.array([basins.is_sound(int(k)) for k in lowest], bool)
     energy = np.where(sound | ~sound.any(), basins.energy[lowest], np.inf)
-    high = energy.min(initial=np.inf) + NEGLIGIBLE_NATS + 1.5 * len(basins.scale)
-    mass = [basins.log_width(int(k)) - e if e < high else -np.inf for k, e in zip(lowest, energy, strict=True)]
+    high = energy.min(initial=np.inf) + NEGLIGIBLE_NATS + math.log(WIDEST) * len(basins.scale)
+    measured = (energy < high) & (energy <= np.sort(energy)[:MOST_MEASURED].max(initial=-np.inf))
+    mass = [basins.log_width(int(k)) - e if m else -np.inf for k, e, m in zip(lowest, energy, measured, strict=True)]
     return lowest, np.array(mass)

@@ -17,6 +17,7 @@ from sahmc.landscape.gaussians import sort_and_fit
 from sahmc.landscape.modes import MOST_MODES, Modes, carry_to_others, fit_modes, laplace_modes
 from sahmc.landscape.power import measure_power
 from sahmc.landscape.probes import Look, look_around
+from sahmc.landscape.rounding import rounded_by
 from sahmc.landscape.sorting import SORT_BYTES, assign_draws, far_away, sort_draws
 from sahmc.results.records import ModeAssignment
 from sahmc.results.warmup_record import SearchPower
@@ -32,6 +33,8 @@ HIGH_DESCENTS = 3
 """The further descents from a mode whose mean is no part of it."""
 SAMPLE = 6000
 """The number of draws, or fifty for each dimension if that is more, to which the search fits Gaussians."""
+DOUBTED = 0.02
+"""The mass of a mode that draws do not have, from which on its energy is computed in 64 bits."""
 TRIED_JUMPS = 256
 """The number of jumps by which it is decided how modes are described."""
 REMEMBERED_DRAWS = 20_000
@@ -239,7 +242,8 @@ class ModeFinder:
 def _expected(basins: BasinMap, log_width: np.ndarray, mass: np.ndarray) -> np.ndarray:
     """Return the mass that each basin would have if it were Gaussian, by its depth and its ``log_width``.
 
-    Where that is far above the ``mass`` it has, few draws tell its width, and the curvature at its minimum does.
+    Where that is far above the ``mass`` it has, few draws tell its width, and the curvature at its minimum does; and
+    energies are those in 64 bits, since rounding can dig a pit.
     """
     lowest = basins.lowest()
     energy = basins.energy[lowest]
@@ -252,6 +256,8 @@ def _expected(basins: BasinMap, log_width: np.ndarray, mass: np.ndarray) -> np.n
     for k in np.argsort(-shares(), kind="stable")[:MOST_MODES] if basins.has_gradient else []:
         if mass[k] < shares()[k] / 10 and shares()[k] > 1e-3:
             height[k] = basins.log_width(int(lowest[k]), widest=1.0) - energy[k]
+    if ((mass < shares() / 10) & (shares() > DOUBTED)).any():
+        height -= rounded_by(basins.energy_fn, basins.anchor[lowest].astype(basins.dtype))
     return shares()
 
 

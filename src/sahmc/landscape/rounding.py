@@ -12,10 +12,10 @@ ROUNDED_NATS, ROUNDED_UNITS = 3.0, 100.0
 """The nats, and the units in the last place of an energy, by which it may be off: sums of many terms are."""
 
 
-def off_by(energy_fn: TracedFunction, points: np.ndarray) -> np.ndarray:
-    """Return the nats by which the energies of points (point, dim) are off beyond what is usual, 0 where they are not.
+def rounded_by(energy_fn: TracedFunction, points: np.ndarray) -> np.ndarray:
+    """Return by how many nats the energies of points (point, dim) are higher in 64 bits than as they are.
 
-    They are 0 throughout if the points have 64 bits, or if the model is computed outside JAX or cannot be in 64 bits.
+    They are not if the points have 64 bits, or if the model is computed outside JAX or cannot be in 64 bits.
     """
     if points.dtype != np.float32 or not len(points) or energy_fn.calls_out:
         return np.zeros(len(points))
@@ -25,6 +25,11 @@ def off_by(energy_fn: TracedFunction, points: np.ndarray) -> np.ndarray:
     except Exception:  # a model that runs in 32 bits need not in 64
         return np.zeros(len(points))
     with np.errstate(invalid="ignore"):
-        off = np.abs(energy - exact)
-        usual = ROUNDED_NATS + ROUNDED_UNITS * np.finfo(np.float32).eps * np.abs(energy)
-    return np.where(np.isfinite(energy) & (off > usual), off, 0.0)
+        return np.where(np.isfinite(energy), exact - energy, 0.0)
+
+
+def off_by(energy_fn: TracedFunction, points: np.ndarray) -> np.ndarray:
+    """Return the nats by which energies of points (point, dim) are off beyond what is usual, 0 where they are not."""
+    off, energy = np.abs(rounded_by(energy_fn, points)), np.abs(energies_and_gradients(energy_fn, points)[0])
+    usual = ROUNDED_NATS + ROUNDED_UNITS * np.finfo(np.float32).eps * energy
+    return np.where(off > usual, off, 0.0)

@@ -17,7 +17,9 @@ from sahmc.tilt.partition import TemperatureLadder
 from sahmc.tilt.theta import expected_frequency
 from sahmc.tilt.tilts import TemperedTilt, Tilt
 
-UNDERMINING = frozenset({"round-trips", "rhat", "modes", "theta", "weights", "drift", "stuck", "precision", "symmetry"})
+UNDERMINING = frozenset(
+    {"round-trips", "rhat", "modes", "theta", "weights", "drift", "stuck", "precision", "symmetry", "divergences"}
+)
 """The codes of findings that, as errors, leave the evidence without support; "evidence" itself always does."""
 
 

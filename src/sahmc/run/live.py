@@ -100,7 +100,8 @@ class Live:
 
         It is looked at some draws, and at the ``minima`` (mode, dim) of modes.
         """
-        some = self._some_draws(CHECKED_DRAWS)
+        assert self.positions is not None
+        some = _some(self.positions, CHECKED_DRAWS)
         points = np.concatenate([some, minima.astype(some.dtype)])
         off = off_by(self.finder.energy_fn, points)
         worst = int(np.argmax(off))
@@ -111,16 +112,9 @@ class Live:
         fold = self.finder.fold
         if fold is None or self.positions is None:
             return 0, 0
-        points = self._some_draws(COPIED_DRAWS)
+        points = _some(self.positions, COPIED_DRAWS)
         move = fold.group.random_copies(points, np.random.default_rng(len(points)))
         return int(unlike(self.finder.energy_fn, points, [move]).sum()), len(points)
-
-    def _some_draws(self, num: int) -> np.ndarray:
-        """Return the positions (draw, dim) of about so many draws, evenly chosen."""
-        assert self.positions is not None
-        chains, draws = self.positions.shape[:2]
-        some = np.unravel_index(np.linspace(0, chains * draws - 1, num).astype(int), (chains, draws))
-        return np.asarray(self.positions[some])
 
     def rejuvenate(self, index: tuple[np.ndarray, ...], moves: int, seed: int) -> Rejuvenated:
         """Return some draws after ``moves`` plain moves of the kernel each, without the tilt.
@@ -140,6 +134,12 @@ class Live:
             parts.append((np.asarray(states.position)[: len(block)], np.asarray(states.total_energy)[: len(block)]))
         end, energy = (np.concatenate(part) for part in zip(*parts, strict=True))
         return Rejuvenated(self.unpack.all(end), (end != start).any(axis=1), -energy)
+
+
+def _some(positions: np.ndarray, num: int) -> np.ndarray:
+    """Return about so many of positions (chain, draw, dim), evenly chosen, as (draw, dim)."""
+    chains, draws = positions.shape[:2]
+    return np.asarray(positions[np.unravel_index(np.linspace(0, chains * draws - 1, num).astype(int), (chains, draws))])
 
 
 @compiled

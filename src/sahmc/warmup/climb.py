@@ -75,6 +75,8 @@ class Ascent(NamedTuple):
     """Whether chains that start together do not even forget where they were in one mode."""
     gradients: int
     """The gradients spent."""
+    away: tuple[Visit, ...] = ()
+    """The stays at which chains ran away, or came to a mode that is much wider: only a descent can tell."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,7 @@ def run_climb(
     up_rungs, down_rungs = (tuple(visit.rung for visit in way) for way in (ascent.visits, down))
     spent = ascent.gradients + scouted + sum(visit.gradients for visit in down)
     climb = Climb(up_rungs, down_rungs, ascent.ran_away, ascent.slow)
-    ends = [np.asarray(visit.draws.position[-1]) for visit in (*ascent.visits, *down)]
+    ends = [np.asarray(visit.draws.position[-1]) for visit in (*ascent.visits, *ascent.away, *down)]
     return ClimbOutcome(climb, last.state, late, np.concatenate([*ends, scouts]), spent)
 
 
@@ -188,12 +190,14 @@ def _go_up(climber: Climber, state: RunState, count: int, moves: int) -> Ascent:
             last = again
         visits.append(last)
         slow = slow or (len(visits) == 2 and last.rung.memory > FORGOTTEN)
+    away: tuple[Visit, ...] = ()
     if ran_away:
-        visits = visits[:-2] or visits[:1]
+        kept = visits[:-2] or visits[:1]
+        visits, away = kept, tuple(visits[len(kept) :])
     if len(visits) == 1:
         visits.append(climber.visit(visits[0].state, 1 / MODEST_TEMPERATURE, last, moves))
         spent += visits[-1].gradients
-    return Ascent(visits, ran_away, slow, spent)
+    return Ascent(visits, ran_away, slow, spent, away)
 
 
 def _high_enough(rung: Rung, slow: bool) -> bool:

@@ -22,8 +22,9 @@ SEEN_BY = 0.25
 """The share of the chains that must have seen a mode."""
 MODES_NAMED = 4
 """The number of rarely seen modes that are named; the rest are counted."""
-EXPECTED_MASS = 0.2
-"""The mass expected of a mode, by its depth and width, from which its absence is reported."""
+EXPECTED_MASS, UNSEEN_MASS = 0.2, 0.05
+"""The mass expected of a mode, by its depth and width, from which it is reported that draws hold a tenth of it or less,
+and the mass from which it is reported that no chain ever came there."""
 QUANTITIES_NAMED, NAMING_DRAWS = 2, 1000
 """The number of quantities by which a mode is told from the others, and of draws that tell where it is."""
 
@@ -92,10 +93,11 @@ def check_modes(
             "Masses of single modes mean little here; look at quantities that do not depend on them.",
         )
     for k, expected in enumerate(seen.expected):
-        if expected > EXPECTED_MASS and mass[k] < expected / 10:
+        unseen = chains[k] == 0 and expected > UNSEEN_MASS
+        if unseen or (expected > EXPECTED_MASS and mass[k] < expected / 10):
             yield Finding(
                 "modes",
-                WARNING,
+                ERROR if unseen else WARNING,
                 f"M{names[k][1:]} should hold {expected:.2f} of the mass by its depth and width, but in the "
                 f"draws it holds {mass[k]:.2g}.",
                 float(expected),
