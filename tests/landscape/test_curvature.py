@@ -60,3 +60,10 @@ def test_a_covariance_can_be_factored_however_steep_the_energy():
     fn = program(lambda x: -0.5 * x[0] ** 2 - 0.5e22 * (x[0] + x[1]) ** 2, 2)
     found = laplace_covariance(fn, np.zeros(2, np.float32), np.ones(2))[0]
     assert np.isfinite(np.linalg.cholesky(found)).all()
+
+
+def test_a_mode_much_wider_than_the_scale_has_its_own_width():
+    """The scale may be that of a narrower mode; an axis that does not rise at all keeps the largest width."""
+    fn = program(lambda x: -0.5 * jnp.sum((x[:2] / jnp.array([300.0, 50.0])) ** 2) + 0 * x[2], 3)
+    found = np.sqrt(np.diag(laplace_covariance(fn, np.zeros(3, np.float32), np.ones(3))[0]))
+    assert np.allclose(found[:2], [300, 50], rtol=0.05) and found[2] <= 10

@@ -80,3 +80,19 @@ def test_a_pit_dug_by_rounding_is_no_mode():
 def test_a_search_that_ends_while_it_finds_says_so():
     assert found("far-gaussians-50", batches=2)[1].still_new
     assert not found("odd-units-8")[1].still_new
+
+
+@pytest.mark.parametrize("widest", [1e4, 4.5])
+def test_a_mode_is_not_discarded_for_its_height(monkeypatch, widest):
+    """It holds 0.7 of the mass, is 200 times as wide as the other, and its minimum is 41 nats higher."""
+    monkeypatch.setattr(discovery, "WIDEST", widest)
+
+    def log_density(x):
+        narrow = jnp.log(0.3) - 0.5 * jnp.sum((x / 0.005) ** 2) - 8 * jnp.log(0.005)
+        return jnp.logaddexp(narrow, jnp.log(0.7) - 0.5 * jnp.sum((x - 6 * jnp.eye(8)[0]) ** 2))
+
+    fn = trace_energy(Model(log_density=log_density), lambda flat: flat, jnp.zeros(8), True)
+    basins = BasinMap(fn, np.full(8, 0.005), np.float32)
+    basins.settle(np.stack([np.zeros(8), 5 * np.eye(8)[0]]).astype(np.float32), 100)
+    lowest, log_mass = discovery.masses(basins)
+    assert len(lowest) == 2 and (log_mass[1] - log_mass[0] > 0) == (widest == 1e4)

@@ -6,6 +6,7 @@ import pytest
 
 import sahmc
 from sahmc.testing.targets import student_mixture, two_widths
+from sahmc.tilt.importance import weighted_mean
 
 
 @pytest.mark.parametrize("tune", [100, 1000])
@@ -42,3 +43,15 @@ def test_a_mode_three_hundred_spreads_away_is_found():
     result = sahmc.sample(log_density, jnp.zeros(2), draws=400, tune=600, random_seed=0, progressbar=False)
     found = result.expectation(lambda x: (x[0] > 150.0).astype(float))
     assert abs(found.mean - 0.5) < 4 * found.mcse < 0.1 and result.findings == ()
+
+
+def test_what_looks_like_running_away_may_be_a_wider_mode():
+    """Its mass is 0.7, it is fifty times as wide as the mode where chains start, and hot chains leap into it."""
+
+    def log_density(x):
+        narrow = jnp.log(0.3) - 0.5 * jnp.sum((x / 0.02) ** 2) - 8 * jnp.log(0.02)
+        return jnp.logaddexp(narrow, jnp.log(0.7) - 0.5 * jnp.sum((x - 6 * jnp.eye(8)[0]) ** 2))
+
+    result = sahmc.sample(log_density, jnp.zeros(8), random_seed=3, progressbar=False)
+    wide = weighted_mean((np.abs(result.draws).max(axis=-1) > 0.3)[..., None].astype(float), result.weight)
+    assert result.warmup.climb.ran_away and abs(wide.mean[0] - 0.7) < 4 * wide.mcse[0] and wide.mcse[0] < 0.02

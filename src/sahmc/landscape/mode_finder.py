@@ -10,6 +10,7 @@ import numpy as np
 
 from sahmc._support.traced import TracedFunction
 from sahmc.landscape.basins import BARRIER_NATS, BasinMap
+from sahmc.landscape.bulk import Bulk
 from sahmc.landscape.descent import DESCENTS_AT_ONCE
 from sahmc.landscape.discovery import NEGLIGIBLE_NATS, Discovery, masses
 from sahmc.landscape.fold import Fold
@@ -60,6 +61,10 @@ class Found(NamedTuple):
     """What the search would have found; None where it did not look far from all modes."""
     spent: int
     """The gradients spent."""
+    displaced: bool
+    """Whether the draws of the pilot hold far more mass than the surroundings of any minimum, as in a funnel."""
+    elsewhere: bool
+    """Whether they hold far less than the surroundings of some minimum: they are no draws of the posterior."""
     unlike: np.ndarray
     """The points (point, dim) at the bottom of basins whose energy the fold seems to change."""
 
@@ -89,12 +94,14 @@ class ModeFinder:
     """The number of the stage that made each draw."""
     fold: Fold | None = None
     """The fold, where modes have copies: draws are kept in its domain."""
+    bulk: Bulk | None = None
+    """The place where the chains of the pilot were; None if not known."""
 
     @classmethod
     def of(cls, energy_fn: TracedFunction, draws: np.ndarray) -> ModeFinder:
         """Return a finder that knows draws (draw, chain, dim) made at beta = 1."""
         kept = _remembered(draws)
-        return cls(energy_fn, spread_within(draws), kept, np.zeros(len(kept), int))
+        return cls(energy_fn, spread_within(draws), kept, np.zeros(len(kept), int), bulk=Bulk.of(energy_fn, draws))
 
     def folded(self, fold: Fold | None) -> ModeFinder:
         """Return a finder to which copies are the same, by a fold; itself if there is none."""
@@ -120,6 +127,9 @@ class ModeFinder:
         lowest, log_mass = masses(basins)
         kept = np.argsort(-log_mass, kind="stable")
         kept = kept[log_mass[kept] > log_mass.max(initial=-np.inf) - NEGLIGIBLE_NATS]
+        displaced = basins.has_gradient and self.bulk is not None and self.bulk.outweighs(log_mass)
+        if displaced and self.bulk is not None and self.bulk.together:
+            kept = kept[:1]
         found = [basins.laplace(int(k)) for k in lowest[kept]]
         laplace = None
         if found and found[0] is not None:
@@ -127,14 +137,26 @@ class ModeFinder:
         minima = basins.anchor[lowest[kept]].astype(self.draws.dtype)
         modes = fit_modes(self.draws, minima, self.scale, self.draws.dtype, self.stage, laplace)
         jumps = by_curvature = modes
-        if laplace is not None and len(minima):
+        if laplace is not None and len(minima) and not displaced:
             by_curvature = laplace_modes(self.draws, minima, laplace, self.draws.dtype, self.stage)
-        if laplace is not None and len(minima) > 1:
+        if laplace is not None and len(minima) > 1 and not displaced:
             jumps = max((modes, by_curvature), key=lambda modes: self._acceptance(modes, basins))
         mass = np.exp(log_mass[kept] - log_mass.max(initial=-np.inf))
         visited = np.isin(basins.basin[lowest[kept]], basins.basin[:early])
         covered = float(mass[visited].sum() / max(mass.sum(), 1e-300))
-        return Found(modes, by_curvature, jumps, minima, covered, search.still_new, power, basins.spent, basins.unlike)
+        return Found(
+            modes,
+            by_curvature,
+            jumps,
+            minima,
+            covered,
+            search.still_new,
+            power,
+            basins.spent,
+            displaced,
+            basins.has_gradient and self.bulk is not None and self.bulk.is_outweighed(log_mass),
+            basins.unlike,
+        )
 
     def _look_far(self, basins: BasinMap, search: Discovery, far: FarLook) -> SearchPower:
         """Look far from all modes, add what is found to ``basins``, and return what would have been found."""

@@ -111,7 +111,8 @@ def stay_in_modes(
     state = _spread(context, state, found)
     made = run_at_temperature(context, "climb", state, kernel, 1.0, pilot.step_size, plan.stay_moves, thin=4)
     late = np.asarray(made.draws.position)[len(made.draws.energy) // SETTLING :]
-    finder = finder.with_draws(late)
+    anew = ModeFinder.of(context.energy_fn, late).folded(context.fold)
+    finder = anew if found.elsewhere else finder.with_draws(late)  # it remembers what is no draw of the posterior
     again = finder.find(late[-1], found.modes)
     broad, shifts = len(found.minima) > MOST_MODES, None
     if broad:
@@ -203,15 +204,22 @@ def come_down(context: WarmupContext, kernel: Kernel, pilot: Pilot, stay: Stay) 
 def _spread(context: WarmupContext, state: RunState, found: Found) -> RunState:
     """Return the chains put into all known modes, turn by turn; where there is but one, they stay where they are.
 
-    Where modes have copies, chains may have been in none of them, since each is but a small part of space.
-    They start at draws of the Gaussians that describe the modes, or at the minimum if such a draw is far too high.
+    They stay too where most of the mass is far from any minimum: chains know better where it is. They do not where
+    there is far less of it than in a mode: they have not come down to that. Where modes have copies, chains may have
+    been in none of them, since each is but a small part of space. They start at draws of the Gaussians that describe
+    the modes, or at the minimum if such a draw is far too high.
     """
     num, chains = int(found.modes.num), state.sahmc.chains
-    if num < 2 and (num == 0 or context.fold is None):
+    alone = num < 2 and context.fold is None and not found.elsewhere
+    if num == 0 or found.displaced or alone:
         return state
     which = np.arange(len(chains.energy)) % num
     minimum = np.asarray(found.modes.minimum)[:num]
-    points = Parts.of(found.modes).weighed(np.ones(num), minimum.dtype).draws_of(which, seed=num)
+    points = (
+        Parts.of(found.by_curvature if found.elsewhere else found.modes)
+        .weighed(np.ones(num), minimum.dtype)
+        .draws_of(which, seed=num)
+    )
     points = points if context.fold is None else context.fold(points)
     energy = energies_and_gradients(context.energy_fn, points)[0]
     lowest = energies_and_gradients(context.energy_fn, minimum)[0][which]
