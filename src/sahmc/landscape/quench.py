@@ -27,6 +27,11 @@ FIRST_FALL = 0.01
 would do less: at 1e20 nats, the fall over one unit is lost in rounding."""
 START_STEPS, MOST_SCALED = 1000, 400
 """The most steps of a start that is absurdly high, and the largest dimension in which its scale is measured first."""
+STEEPEST_STEPS, STEEP, STEEP_NATS = 30, 0.1, 1e5
+"""The most steps before that along the gradient, and the share of the energy and the nats by which each must lower it.
+"""
+STEEPEST_LENGTHS = 2.0 ** np.arange(-8, 6)
+"""The lengths of these that are tried."""
 CHECKED = 10
 """The steps after which it is decided whether a fall is still worth going on."""
 
@@ -200,16 +205,42 @@ def come_down(
 ) -> tuple[Float[Array, "chains dim"], int]:
     """Return positions (chain, dim) from which chains can start, and the gradients spent.
 
-    A position goes downhill for as long as CHECKED steps lower its energy by far more than the posterior spreads over.
-    A start that is not absurdly high stays where it is: HMC comes down by itself, and knows where to stop in a funnel.
-    Lengths are those over which the energy bends at the start of median energy, so that any units will do; in more than
-    MOST_SCALED dimensions they are 1.
+    A position goes downhill for as long as CHECKED steps of L-BFGS lower its energy by far more than the posterior
+    spreads over. A start that is not absurdly high stays where it is: HMC comes down by itself, and knows where to stop
+    in a funnel. Before that, starts that are higher still go the steepest way, as HMC would: residuals that are far too
+    large raise the noise, where L-BFGS might fit all there is at next to none. Lengths are those over which the energy
+    bends at the start of median energy, so that any units will do; in more than MOST_SCALED dimensions they are 1.
     """
-    points, spent = np.asarray(positions), 0
-    height, scale = energies_and_gradients(energy_fn, points)[0], np.ones(points.shape[1])
+    worth = absurd_height(positions.shape[1])
+    points, steep = _steepest(energy_fn, np.asarray(positions))
+    height, scale, spent = energies_and_gradients(energy_fn, points)[0], np.ones(points.shape[1]), 0
     if len(scale) <= MOST_SCALED:
         scale, spent = nat_lengths(energy_fn, points[np.argsort(height)[len(points) // 2]])
-    worth = absurd_height(len(scale))
     ends, low, _, cost = quench_all(energy_fn, points, scale.astype(points.dtype), START_STEPS, worth=worth)
     moved = ~(height - low < worth)
-    return jnp.asarray(np.where(moved[:, None], ends, points)), spent + len(points) + cost
+    return jnp.asarray(np.where(moved[:, None], ends, points)), steep + spent + len(points) + cost
+
+
+def _steepest(energy_fn: TracedFunction, points: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return points (point, dim) after steps along their gradients, and the energies and gradients computed.
+
+    Of some lengths the best is taken. A point goes on while a step lowers its energy by STEEP of it, and STEEP_NATS.
+    """
+    points, going, spent = points.copy(), np.arange(len(points)), 0
+    for _ in range(STEEPEST_STEPS):
+        energy, grad = energies_and_gradients(energy_fn, points[going])
+        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+            way = grad / np.abs(grad).max(axis=1, keepdims=True)
+            way = way / np.linalg.norm(way, axis=1, keepdims=True)
+        tried = (points[going] - STEEPEST_LENGTHS[:, None, None] * way).astype(points.dtype)
+        found = energies_and_gradients(energy_fn, tried.reshape(-1, points.shape[1]))[0].reshape(tried.shape[:2])
+        spent += energy.size + found.size
+        best = np.where(np.isnan(found), np.inf, found).argmin(axis=0)
+        low = found[best, np.arange(len(going))]
+        with np.errstate(invalid="ignore"):
+            better = energy - low > np.maximum(STEEP_NATS, STEEP * np.abs(energy))
+        points[going[better]] = tried[best, np.arange(len(going))][better]
+        going = going[better]
+        if not len(going):
+            break
+    return points, spent
