@@ -108,7 +108,7 @@ def test_a_false_symmetry_that_was_used_is_an_error():
     ids = {name: np.array(k) for k, name in enumerate(START)}
     fold = Fold(make_group([sahmc.Flip("alpha", ())], ids), (), (np.ones((1, 1)),))
     live = dataclasses.replace(result.live, finder=dataclasses.replace(result.live.finder, fold=fold))
-    changed, looked = live.asymmetry()
+    changed, looked = live.asymmetry(result.log_weight)
     assert 0.1 < changed / looked < 0.6  # half of the copies in the far mode are not the draw itself
     found = tuple(check_symmetry(changed, looked))
     record = dataclasses.replace(result.record, findings=found)
@@ -244,3 +244,16 @@ def test_a_simplex_keeps_its_mass():
     mass = np.exp(log_prior) * (axis[1] - axis[0]) ** 3
     share = np.asarray(jax.nn.softmax(grid, axis=1))
     assert abs(mass.sum() - 1) < 0.01 and np.allclose(mass @ share, np.array([1, 2, 4]) / 7, atol=0.01)
+
+
+def test_what_is_given_is_used_without_a_ladder_too():
+    """Nothing but a copy leads from one bump to the other."""
+
+    def log_density(p):
+        return jax.nn.logsumexp(-0.5 * jnp.sum((p["a"] - jnp.array([[-9.0, 9.0], [9.0, -9.0]])) ** 2, axis=1))
+
+    start = {"a": jnp.array([-9.0, 9.0])}
+    for symmetries, share in ((None, 0.0), ([sahmc.Permute("a")], 0.5)):
+        result = run(log_density, initvals=start, tilt="none", symmetries=symmetries)
+        first = weighted_mean((result.draws["a"][..., :1] > 0).astype(float), result.weight)
+        assert abs(first.mean[0] - share) <= 4 * first.mcse[0] and first.mcse[0] < 0.03

@@ -1,5 +1,7 @@
 """Draws tell where the posterior is if it is far from every minimum, and minima do if the draws are elsewhere."""
 
+import dataclasses
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -33,7 +35,8 @@ def draws_of(place, width, seed=0):
 
 
 def found(log_density, draws):
-    finder = ModeFinder.of(program(log_density), draws)
+    fn = program(log_density)
+    finder = dataclasses.replace(ModeFinder.of(fn, draws), bulk=Bulk.of(fn, draws))
     return finder.find(draws[-1], no_modes(DIM, np.float32))
 
 

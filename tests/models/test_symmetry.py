@@ -8,6 +8,7 @@ from jax.scipy.stats import norm
 
 import sahmc
 from sahmc import Flip, Permute, find_symmetries
+from sahmc.models.group import make_group
 
 RNG = np.random.default_rng(5)
 DATA = np.concatenate([RNG.normal(-2, 1, 30), RNG.normal(3, 0.5, 20)])
@@ -223,3 +224,13 @@ def test_data_that_a_compiled_function_is_given_are_of_its_type(constants_in_pro
     jax.jit(log_density)(start)
     found = sahmc.find_symmetries(sahmc.Model(log_density=log_density), start)
     assert sahmc.Permute("loading", 1) in found and sahmc.Flip("loading", 1) in found
+
+
+def test_an_element_is_undone_by_its_inverse():
+    group = make_group([Permute("a"), Flip("a", 0)], {"a": np.arange(5)})
+    point = np.arange(1.0, 6.0)
+    for seed in range(20):
+        move = group.random(jax.random.key(seed), jnp.asarray(point))
+        assert np.array_equal(move.inverse()(move(jnp.asarray(point))), point)
+        move = group.random_copies(point, np.random.default_rng(seed))
+        assert np.array_equal(move.inverse()(move(point)), point)

@@ -26,8 +26,8 @@ class Symmetric(Around):
     """The moves of ``kernel``, now and then from a random copy of the position, by an element of ``group``.
 
     The copy is a proposal like any other. Its energy is computed, and it is accepted with the ratio of the tilted
-    densities; an element and its inverse are equally likely. That is exact for any group: one that is no symmetry of
-    the density only costs acceptance.
+    densities; half of the time the inverse of an element is taken, so that the way back is as likely. That is exact
+    for any maps: one that is no symmetry of the density only costs acceptance.
     """
 
     kernel: Kernel
@@ -67,17 +67,22 @@ class Symmetric(Around):
 
     def _copy(self, rng_key: Any, state: ChainState, target: TiltedTarget) -> ChainState:
         """Return a random copy of the state if it is accepted, else the state."""
-        key_group, key_accept = jax.random.split(rng_key)
-        proposal = target.evaluate(self.group.random(key_group, state.position)(state.position))
+        key_group, key_inverse, key_accept = jax.random.split(rng_key, 3)
+        move = self.group.random(key_group, state.position)
+        back = jax.random.bernoulli(key_inverse)
+        proposal = target.evaluate(jnp.where(back, move.inverse()(state.position), move(state.position)))
         log_ratio = target.tilted_energy(state) - target.tilted_energy(proposal)
         log_ratio = jnp.where(jnp.isnan(log_ratio), -jnp.inf, log_ratio)
         return decide(jax.random.uniform(key_accept, dtype=state.position.dtype), log_ratio, state, proposal)[0]
 
 
-def among_copies(kernel: Kernel, fold: Fold | None) -> Kernel:
-    """Return a kernel whose chains visit the copies that a fold knows; the kernel itself if there is none."""
+def among_copies(kernel: Kernel, fold: Fold | None, given: Group | None = None) -> Kernel:
+    """Return a kernel whose chains visit the copies that a fold knows; the kernel itself if there is none.
+
+    ``given`` is the group of symmetries that are to be used even if no mode has copies.
+    """
     if fold is None:
-        return kernel
+        return kernel if given is None else Symmetric(kernel, given)
     if isinstance(kernel, Jump):
         return updated(kernel, kernel=Symmetric(kernel.kernel, fold.group), fold=fold)
     return Symmetric(kernel, fold.group)

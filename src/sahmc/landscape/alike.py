@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -17,28 +17,23 @@ UNLIKE_NATS, UNLIKE_SHARE = 0.5, 1e-5
 """The nats, and the share of the energy, by which it may change, for rounding, under a map that is a symmetry."""
 
 
-def unlike(
-    energy_fn: TracedFunction, points: np.ndarray, maps: Sequence[Callable[[np.ndarray], np.ndarray]]
-) -> np.ndarray:
-    """Tell at which points (point, dim) which maps change the energy, (map, point).
+def unlike(energy_fn: TracedFunction, points: np.ndarray, move: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """Tell at which points (point, dim) a map changes the energy.
 
     What seems to change is computed again in 64 bits, if the model can be.
     """
-    if not len(points) or not len(maps):
-        return np.zeros((len(maps), len(points)), bool)
-    every = np.concatenate([points, *(each(points).astype(points.dtype) for each in maps)])
+    images = move(points).astype(points.dtype)
 
-    def differs(energy: np.ndarray) -> np.ndarray:
-        parts = np.nan_to_num(energy, nan=np.inf, posinf=np.inf).reshape(len(maps) + 1, len(points))
+    def differs(energies: Callable[[np.ndarray], np.ndarray], some: np.ndarray) -> np.ndarray:
+        before, after = (np.nan_to_num(energies(part[some]), nan=np.inf, posinf=np.inf) for part in (points, images))
         with np.errstate(invalid="ignore"):
-            change = np.abs(parts[1:] - parts[0])
-            same = (parts[1:] == parts[0]) | (change <= UNLIKE_NATS + UNLIKE_SHARE * np.abs(parts[0]))
-        return np.asarray(~same)
+            allowed = np.abs(after - before) <= UNLIKE_NATS + UNLIKE_SHARE * np.abs(before)
+        return np.asarray(~((before == after) | allowed))
 
-    found = differs(energies_and_gradients(energy_fn, every)[0])
+    found = differs(lambda part: energies_and_gradients(energy_fn, part)[0], np.full(len(points), True))
     if found.any() and points.dtype == np.float32 and not energy_fn.calls_out:
         try:
-            found = differs(exact_energies(energy_fn, every).sum(axis=1))
+            found[found] = differs(lambda part: exact_energies(energy_fn, part).sum(axis=1), found)
         except Exception:  # a model that runs in 32 bits need not in 64
             return found
     return found
@@ -54,8 +49,12 @@ def held_at(
     """
     copies = symmetries.random_copies(points, np.random.default_rng(len(points)))(points).astype(points.dtype)
     every = np.concatenate([points, copies])
-    kept = [one for one in symmetries.each if not unlike(energy_fn, every, one.generators(symmetries.ids)).any()]
+    kept = [
+        one
+        for one in symmetries.each
+        if not any(unlike(energy_fn, every, each).any() for each in one.generators(symmetries.ids))
+    ]
     all_held = len(kept) == len(symmetries.each)
-    if not kept or (all_held and fold is not None and unlike(energy_fn, points, [fold]).any()):
+    if not kept or (all_held and fold is not None and unlike(energy_fn, points, fold).any()):
         return None
     return symmetries if all_held else replace(symmetries, each=tuple(kept))

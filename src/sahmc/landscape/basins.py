@@ -9,7 +9,13 @@ import numpy as np
 
 from sahmc._support.traced import TracedFunction
 from sahmc.landscape.alike import UNLIKE_NATS, UNLIKE_SHARE
-from sahmc.landscape.curvature import ENERGIES_AT_ONCE, LAPLACE_DIM, energies_and_gradients, laplace_covariance
+from sahmc.landscape.curvature import (
+    ENERGIES_AT_ONCE,
+    LAPLACE_DIM,
+    NARROWEST,
+    energies_and_gradients,
+    laplace_covariance,
+)
 from sahmc.landscape.descent import DESCENTS_AT_ONCE, roll_down, start_descent
 from sahmc.landscape.fold import Fold
 from sahmc.landscape.quench import quench_all
@@ -163,7 +169,7 @@ class BasinMap:
         Axes along which the basin is wider than ``widest``, in units of ``scale``, count as that wide.
         """
         found = self.laplace(anchor)
-        value = np.ones(1) if found is None else np.minimum(np.linalg.eigvalsh(found), widest**2)
+        value = np.ones(1) if found is None else np.clip(np.linalg.eigvalsh(found), NARROWEST**2, widest**2)
         return float(np.log(self.scale).sum() + 0.5 * np.log(value).sum())
 
     def _roll(self, points: np.ndarray, scale: np.ndarray, steps: int) -> tuple[np.ndarray, ...]:

@@ -77,7 +77,7 @@ def _lengths_from(energy_fn: TracedFunction, point: np.ndarray, scale: np.ndarra
     def energies(away: np.ndarray) -> np.ndarray:
         return energies_and_gradients(energy_fn, (point + scale * away).astype(point.dtype))[0]
 
-    lengths, cost = bending_lengths(energies, np.zeros(len(point)), WIDER)
+    lengths, cost = bending_lengths(energies, np.zeros(len(point), point.dtype), WIDER)
     return np.maximum(lengths, 1.0), cost
 
 

@@ -131,9 +131,9 @@ def masses(basins: BasinMap) -> tuple[np.ndarray, np.ndarray]:
     as another may be as much higher as its volume is larger.
     """
     lowest = basins.lowest() if len(basins.anchor) else np.zeros(0, int)
-    sound = np.array([basins.is_sound(int(k)) for k in lowest], bool)
-    energy = np.where(sound | ~sound.any(), basins.energy[lowest], np.inf)
+    low = basins.energy[lowest] <= np.sort(basins.energy[lowest])[:MOST_MEASURED].max(initial=-np.inf)
+    sound = np.array([m and basins.is_sound(int(k)) for k, m in zip(lowest, low, strict=True)], bool)
+    energy = np.where(sound | (low & ~sound.any()), basins.energy[lowest], np.inf)
     high = energy.min(initial=np.inf) + NEGLIGIBLE_NATS + math.log(WIDEST) * len(basins.scale)
-    measured = (energy < high) & (energy <= np.sort(energy)[:MOST_MEASURED].max(initial=-np.inf))
-    mass = [basins.log_width(int(k)) - e if m else -np.inf for k, e, m in zip(lowest, energy, measured, strict=True)]
+    mass = [basins.log_width(int(k)) - e if e < high else -np.inf for k, e in zip(lowest, energy, strict=True)]
     return lowest, np.array(mass)

@@ -95,17 +95,22 @@ class ModeFinder:
     fold: Fold | None = None
     """The fold, where modes have copies: draws are kept in its domain."""
     bulk: Bulk | None = None
-    """The place where the chains of the pilot were; None if not known."""
+    """The place where the chains of the pilot were; None if not known, or if modes have copies."""
 
     @classmethod
     def of(cls, energy_fn: TracedFunction, draws: np.ndarray) -> ModeFinder:
         """Return a finder that knows draws (draw, chain, dim) made at beta = 1."""
         kept = _remembered(draws)
-        return cls(energy_fn, spread_within(draws), kept, np.zeros(len(kept), int), bulk=Bulk.of(energy_fn, draws))
+        return cls(energy_fn, spread_within(draws), kept, np.zeros(len(kept), int))
+
+    def anew(self, draws: np.ndarray) -> ModeFinder:
+        """Return a finder that knows these draws (draw, chain, dim) alone: others were not of the posterior."""
+        draws = draws if self.fold is None else self.fold(draws)
+        return replace(ModeFinder.of(self.energy_fn, draws), fold=self.fold)
 
     def folded(self, fold: Fold | None) -> ModeFinder:
         """Return a finder to which copies are the same, by a fold; itself if there is none."""
-        return self if fold is None else replace(self, draws=fold(self.draws), fold=fold)
+        return self if fold is None else replace(self, draws=fold(self.draws), fold=fold, bulk=None)
 
     def with_draws(self, draws: np.ndarray) -> ModeFinder:
         """Return a finder that knows further draws (draw, chain, dim) of the posterior."""

@@ -25,7 +25,7 @@ def rounded_by(energy_fn: TracedFunction, points: np.ndarray) -> np.ndarray:
     except Exception:  # a model that runs in 32 bits need not in 64
         return np.zeros(len(points))
     with np.errstate(invalid="ignore"):
-        return np.where(np.isfinite(energy), exact - energy, 0.0)
+        return np.where(np.isfinite(energy) & ~np.isnan(exact), exact - energy, 0.0)
 
 
 def off_by(energy_fn: TracedFunction, points: np.ndarray) -> np.ndarray:

@@ -95,6 +95,11 @@ class Move:
         """Return the image of positions, or of their gradients."""
         return self.sign * numpy_of(position).take_along_axis(position, self.places, axis=-1)
 
+    def inverse(self) -> Move:
+        """Return the element that undoes this one."""
+        back = self.places.argsort(axis=-1)
+        return Move(back, numpy_of(self.sign).take_along_axis(self.sign, back, axis=-1))
+
     def where(self, chosen: Any, position: Flat) -> Move:
         """Return this element for those positions that are ``chosen`` (...,), and the identity for others."""
         still, xp = Move.identity(position), numpy_of(position)

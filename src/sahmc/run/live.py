@@ -107,14 +107,14 @@ class Live:
         worst = int(np.argmax(off))
         return float(off[worst]), jax.tree.map(lambda x: x[0], self.unpack.all(points[worst : worst + 1]))
 
-    def asymmetry(self) -> tuple[int, int]:
-        """Return at how many draws a random copy has another energy, and how many were looked at."""
+    def asymmetry(self, log_weight: np.ndarray) -> tuple[int, int]:
+        """Return at how many draws of the posterior a random copy has another energy, and how many were looked at."""
         fold = self.finder.fold
         if fold is None or self.positions is None:
             return 0, 0
-        points = _some(self.positions, COPIED_DRAWS)
+        points = _some(posterior_draws(self.positions, log_weight), COPIED_DRAWS)
         move = fold.group.random_copies(points, np.random.default_rng(len(points)))
-        return int(unlike(self.finder.energy_fn, points, [move]).sum()), len(points)
+        return int(unlike(self.finder.energy_fn, points, move).sum()), len(points)
 
     def rejuvenate(self, index: tuple[np.ndarray, ...], moves: int, seed: int) -> Rejuvenated:
         """Return some draws after ``moves`` plain moves of the kernel each, without the tilt.

@@ -72,7 +72,10 @@ def find_symmetries(
     found = search_symmetries(Trial(made, np.asarray(starts), unravel, random_seed), ids)
     if not found:
         return ()
-    energy_fn = trace_energy(made, unravel, starts[0], True)
+    try:
+        energy_fn = trace_energy(made, unravel, starts[0], True)
+    except Exception:  # without gradients nothing goes downhill
+        return found
     down = quench_all(energy_fn, np.asarray(starts), np.ones(len(starts[0]), starts.dtype), DOWNHILL)[0]
     held = held_at(energy_fn, Symmetries(found, ids), down)
     return () if held is None else held.each

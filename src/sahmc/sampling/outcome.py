@@ -96,7 +96,9 @@ class Outcome(NamedTuple):
                 seen, dim = self.record.modes, self.live.finder.scale.size
                 minima = np.zeros((0, dim)) if seen is None else seen.minimum
                 findings = (*check_rounding(*self.live.rounding(minima), self.record.labels), *findings)
-            findings = errors_first(*check_symmetry(*self.live.asymmetry(), self.warm.refuted), *findings)
+            findings = errors_first(
+                *check_symmetry(*self.live.asymmetry(self.record.draws.log_weight), self.warm.refuted), *findings
+            )
         record = dataclasses.replace(self.record, findings=(*findings, *more))
         return Result(record, dataclasses.replace(self.live, further=further))
 

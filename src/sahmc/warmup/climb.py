@@ -28,6 +28,8 @@ RUNAWAY_LEAP, RUNAWAY_GROWTH = 10.0, 3.0
 at the same temperature, goes on to grow by the second."""
 SCOUTED = (1e4, 1e5, 1e6)
 """The temperatures above CLIMB_TO at which chains look for modes too far away for the climb."""
+FURTHEST = 1e9
+"""The distance, in units of the spread, beyond which a point is of no use to anyone."""
 MODEST_TEMPERATURE = 1.5
 """The highest temperature of a climb where chains ran away at once."""
 FEWEST_RUNGS, MOST_RUNGS = 4, 18
@@ -154,7 +156,9 @@ def run_climb(
     spent = ascent.gradients + scouted + sum(visit.gradients for visit in down)
     climb = Climb(up_rungs, down_rungs, ascent.ran_away, ascent.slow)
     ends = [np.asarray(visit.draws.position[-1]) for visit in (*ascent.visits, *ascent.away, *down)]
-    return ClimbOutcome(climb, last.state, late, np.concatenate([*ends, scouts]), spent)
+    hot = np.concatenate([*ends, scouts])
+    hot = hot[(np.abs(hot / scale) < FURTHEST).all(axis=1)]
+    return ClimbOutcome(climb, last.state, late, hot, spent)
 
 
 def _scout(climber: Climber, ascent: Ascent, moves: int) -> tuple[np.ndarray, int]:

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool
 
 from sahmc.landscape.alike import held_at
+from sahmc.landscape.bulk import Bulk
 from sahmc.landscape.mode_finder import DESCENTS, FarLook, Found, ModeFinder
 from sahmc.landscape.modes import Modes, no_modes
 from sahmc.models.symmetries import Symmetries
@@ -26,6 +27,10 @@ LOST_NATS, LOST_NATS_PER_DIM = 20.0, 5.0
 """The nats above the chains of the pilot, and more for each dimension, where a chain that cooled has lost its way."""
 HOT_BATCHES = 2
 """The batches of points that chains came to when hot, which go downhill."""
+
+
+MOST_DOUBTED = 64
+"""The largest number of points at which it is decided which symmetries fail."""
 
 
 class Landscape(NamedTuple):
@@ -74,6 +79,7 @@ def explore(context: WarmupContext, piloted: PilotOutcome, shown: np.ndarray | N
     lost = ~(energy < level + LOST_NATS + LOST_NATS_PER_DIM * dim)
     astray, searched = int(lost.sum()), None
     if plan.looks_for_modes:
+        finder = replace(finder, bulk=Bulk.of(context.energy_fn, piloted.draws))
         back = done.draws[:, ~lost]
         near = np.concatenate([piloted.draws[-1], back[-1], done.hot])
         hot = np.random.default_rng(len(done.hot)).permutation(done.hot)[: HOT_BATCHES * DESCENTS]
@@ -120,7 +126,7 @@ def _search(context: WarmupContext, finder: ModeFinder, back: np.ndarray, near: 
         spent += found.spent
         if quotient is None or symmetries is None:
             return _Searched(folded, found, symmetries, quotient, spent)
-        places = found.unlike.astype(near.dtype)
+        places = found.unlike[:MOST_DOUBTED].astype(near.dtype)
         held = held_at(context.energy_fn, symmetries, places, quotient.fold) if len(places) else symmetries
         if held is symmetries:
             quotient, folded, again = look_again(symmetries, quotient, folded, found)

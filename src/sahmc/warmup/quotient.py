@@ -19,8 +19,8 @@ from sahmc.warmup.tempered import WarmupContext
 
 BATCHES = 2
 """The batches of points that go downhill to find a mode by which copies are told."""
-CHECKED = 32
-"""The number of these points at which symmetries are tried, beside the minima that all of them come to."""
+CHECKED, MOST_MINIMA = 32, 64
+"""The number of these points at which symmetries are tried, and that of the minima that all of them come to."""
 PICTURED = 1024
 """The number of draws of a Gaussian at that mode by which parts are told apart."""
 
@@ -59,7 +59,8 @@ def find_quotient(context: WarmupContext, symmetries: Symmetries, scale: np.ndar
     basins = BasinMap(context.energy_fn, scale, points.dtype)
     points = rng.permutation(points)[: BATCHES * DESCENTS_AT_ONCE]
     basins.settle(points, QUENCH_STEPS)
-    places = np.concatenate([points[:CHECKED], basins.anchor.astype(points.dtype)])
+    minima = basins.anchor[basins.lowest()][:MOST_MINIMA] if len(basins.anchor) else basins.anchor
+    places = np.concatenate([points[:CHECKED], minima.astype(points.dtype)])
     held = held_at(context.energy_fn, symmetries, places)
     spent = basins.spent + _looks(symmetries, places)
     if held is None or not len(basins.anchor):

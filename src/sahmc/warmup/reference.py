@@ -111,8 +111,7 @@ def stay_in_modes(
     state = _spread(context, state, found)
     made = run_at_temperature(context, "climb", state, kernel, 1.0, pilot.step_size, plan.stay_moves, thin=4)
     late = np.asarray(made.draws.position)[len(made.draws.energy) // SETTLING :]
-    anew = ModeFinder.of(context.energy_fn, late).folded(context.fold)
-    finder = anew if found.elsewhere else finder.with_draws(late)  # it remembers what is no draw of the posterior
+    finder = finder.anew(late) if found.elsewhere else finder.with_draws(late)
     again = finder.find(late[-1], found.modes)
     broad, shifts = len(found.minima) > MOST_MODES, None
     if broad:
@@ -214,12 +213,9 @@ def _spread(context: WarmupContext, state: RunState, found: Found) -> RunState:
     if num == 0 or found.displaced or alone:
         return state
     which = np.arange(len(chains.energy)) % num
-    minimum = np.asarray(found.modes.minimum)[:num]
-    points = (
-        Parts.of(found.by_curvature if found.elsewhere else found.modes)
-        .weighed(np.ones(num), minimum.dtype)
-        .draws_of(which, seed=num)
-    )
+    picture = found.by_curvature if found.elsewhere else found.modes
+    minimum = np.asarray(picture.minimum)[:num]
+    points = Parts.of(picture).weighed(np.ones(num), minimum.dtype).draws_of(which, seed=num)
     points = points if context.fold is None else context.fold(points)
     energy = energies_and_gradients(context.energy_fn, points)[0]
     lowest = energies_and_gradients(context.energy_fn, minimum)[0][which]

@@ -45,7 +45,7 @@ class WarmupContext:
     """The number of levels, all of one temperature, with which plain moves are made: those of the ladder that is to
     come, if its compiled loop is to serve for these moves too."""
     fold: Fold | None = None
-    """The fold, where modes have copies and chains are to stay in its domain."""
+    """The fold, where modes have copies."""
 
 
 class TemperedMoves(NamedTuple):

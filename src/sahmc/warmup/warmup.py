@@ -15,6 +15,7 @@ from sahmc.kernels.symmetric import among_copies
 from sahmc.landscape.fold import Fold
 from sahmc.landscape.mode_finder import ModeFinder
 from sahmc.landscape.modes import Modes, no_modes
+from sahmc.models.group import Group
 from sahmc.models.symmetries import Symmetries
 from sahmc.results.records import ThetaTrace
 from sahmc.results.warmup_record import Pilot, WarmupRecord
@@ -34,6 +35,15 @@ from sahmc.warmup.top import Top, choose_top
 
 LEAST_MIXING = 0.12
 """The effective draws for each draw of the pilot from which on plain moves mix."""
+
+
+class Copies(NamedTuple):
+    """What chains know of copies."""
+
+    fold: Fold | None
+    """The fold, where modes have copies."""
+    given: Group | None
+    """The group of the symmetries that were given."""
 
 
 class WarmedUp(NamedTuple):
@@ -100,7 +110,9 @@ def warm_up(context: WarmupContext, state: RunState, save: bool = False, shown: 
     runner = replace(context.runner, progress_per_move=plan.moves / kernel.moves)
     plan = replace(plan, moves=kernel.moves, spent=plan.spent * kernel.moves // plan.moves)
     theta_0 = starting_theta(ladder, pilot, desired)
-    equip = partial(_equipped, kernel, piloted.spreads, top, found, plan.jumps, context.fold)
+    known = explored.symmetries
+    copies = Copies(context.fold, known.group if known is not None and known.given else None)
+    equip = partial(_equipped, kernel, piloted.spreads, top, found, plan.jumps, copies)
     setup = Setup(context.energy_fn, ladder.tilt, equip(ladder.tilt), desired, plan.gain_used, plan.target_accept)
     begun = begin_adaptation(found.state, setup, plan.theta, theta_0, level_steps(ladder, plan.kernel, pilot))
 
@@ -113,7 +125,7 @@ def warm_up(context: WarmupContext, state: RunState, save: bool = False, shown: 
     beside = top.beside
     if given_up and pilot is not None:
         cold = _cold_kernel(kernel, piloted, top, many)
-        cold = _equipped(cold, None, top, found, plan.jumps, context.fold, ladder.tilt, adapted.modes)
+        cold = _equipped(cold, None, top, found, plan.jumps, copies, ladder.tilt, adapted.modes)
         state, setup = without_ladder(_in_modes(context, begun, top), adapted, cold, pilot.step_size)
         beside, adapted = top.fitted, adapted._replace(trace=None)
     else:
@@ -158,7 +170,7 @@ def _equipped(
     top: Top,
     found: Landscape,
     jumps: bool,
-    fold: Fold | None,
+    copies: Copies,
     tilt: Tilt,
     modes: Modes | None = None,
 ) -> Kernel:
@@ -172,7 +184,7 @@ def _equipped(
     if found.climb is not None and (jumps or top.reference is not None):
         between = modes if jumps else no_modes(modes.mean.shape[1], modes.mean.dtype)
         kernel = Jump(kernel, between, top.reference, shifts=top.shifts)
-    return among_copies(kernel, fold)
+    return among_copies(kernel, *copies)
 
 
 def _used(known: Symmetries | None, quotient: Quotient | None) -> Symmetries | None:
