@@ -81,8 +81,9 @@ def among_copies(kernel: Kernel, fold: Fold | None, given: Group | None = None) 
 
     ``given`` is the group of symmetries that are to be used even if no mode has copies.
     """
-    if fold is None:
-        return kernel if given is None else Symmetric(kernel, given)
+    group = given if fold is None else fold.group
+    if group is None:
+        return kernel
     if isinstance(kernel, Jump):
-        return updated(kernel, kernel=Symmetric(kernel.kernel, fold.group), fold=fold)
-    return Symmetric(kernel, fold.group)
+        return updated(kernel, kernel=Symmetric(kernel.kernel, group), fold=fold)
+    return Symmetric(kernel, group)

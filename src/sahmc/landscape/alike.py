@@ -17,6 +17,13 @@ UNLIKE_NATS, UNLIKE_SHARE = 0.5, 1e-5
 """The nats, and the share of the energy, by which it may change, for rounding, under a map that is a symmetry."""
 
 
+def changed(before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """Tell which energies changed by more than rounding explains."""
+    with np.errstate(invalid="ignore"):  # both may be infinite
+        same = np.abs(after - before) <= UNLIKE_NATS + UNLIKE_SHARE * np.abs(before)
+    return np.asarray(~(same | (before == after)))
+
+
 def unlike(energy_fn: TracedFunction, points: np.ndarray, move: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
     """Tell at which points (point, dim) a map changes the energy.
 
@@ -26,9 +33,7 @@ def unlike(energy_fn: TracedFunction, points: np.ndarray, move: Callable[[np.nda
 
     def differs(energies: Callable[[np.ndarray], np.ndarray], some: np.ndarray) -> np.ndarray:
         before, after = (np.nan_to_num(energies(part[some]), nan=np.inf, posinf=np.inf) for part in (points, images))
-        with np.errstate(invalid="ignore"):
-            allowed = np.abs(after - before) <= UNLIKE_NATS + UNLIKE_SHARE * np.abs(before)
-        return np.asarray(~((before == after) | allowed))
+        return changed(before, after)
 
     found = differs(lambda part: energies_and_gradients(energy_fn, part)[0], np.full(len(points), True))
     if found.any() and points.dtype == np.float32 and not energy_fn.calls_out:

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from sahmc._support.traced import TracedFunction
-from sahmc.landscape.alike import UNLIKE_NATS, UNLIKE_SHARE
+from sahmc.landscape.alike import changed
 from sahmc.landscape.curvature import (
     ENERGIES_AT_ONCE,
     LAPLACE_DIM,
@@ -204,8 +204,7 @@ class BasinMap:
         inside = self.fold(points)
         moved = np.flatnonzero((inside != points).any(axis=1) & np.isfinite(energy))
         if len(moved):
-            change = np.abs(self.energies(inside[moved]) - energy[moved])
-            other = moved[~(change <= UNLIKE_NATS + UNLIKE_SHARE * np.abs(energy[moved]))]
+            other = moved[changed(energy[moved], self.energies(inside[moved]))]
             self.unlike = np.concatenate([self.unlike, points[other]])
         return inside
 

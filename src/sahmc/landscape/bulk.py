@@ -14,8 +14,8 @@ from sahmc._support.traced import TracedFunction
 from sahmc.landscape.curvature import LAPLACE_DIM, energies_and_gradients
 
 DISPLACED_NATS, DISPLACED_PER_DIM = 12.0, 0.5
-"""The nats, and more for each dimension, by which the mass of the bulk is above that of any minimum, from which on
-minima do not tell where the posterior is; and by which it is below, from which on chains do not."""
+"""The nats, and more for each dimension, that count as far more. If the bulk has far more mass than any minimum, the
+posterior is where the draws are. If it has far less, the posterior is where the heaviest minimum is."""
 TOGETHER = 2.0
 """The largest spread of the means of chains, in units of the spread within them, if they are all in one place."""
 ENERGIES = 256
