@@ -57,6 +57,8 @@ SAME_REFERENCE = {
     "eight_schools-eight_schools_centered": "eight_schools-eight_schools_noncentered",
     "low_dim_gauss_mix-unordered": "low_dim_gauss_mix-low_dim_gauss_mix",
 }
+SLOW = ("normal_5", "bball", "soil", "sir", "one_comp", "hudson", "low_dim_gauss_mix_c", "normal_2", "three_docs")
+"""The beginnings of the names of those that take longest."""
 HEAVY = {"one_comp_mm_elim_abs-one_comp_mm_elim_abs": ("K_m", "K_m^2", "V_m", "V_m^2")}
 """What has no variance, so that z means nothing: tails fall like K_m^-3 along V_m ~ K_m. Their logs are looked at."""
 
@@ -273,8 +275,9 @@ def run(args: argparse.Namespace) -> None:
         bits = max(args.bits, load(name).bits)
         for front in fronts:
             left = [s for s in range(args.seeds) if (name, front, str(bits), str(s)) not in done]
-            if left and (front != "pymc" or name in in_pymc):
-                tasks.append((name, front, bits, left, args.out))
+            if front != "pymc" or name in in_pymc:
+                tasks += [(name, front, bits, [seed], args.out) for seed in left]
+    tasks.sort(key=lambda task: (task[1] == "nuts", not task[0].startswith(SLOW), task[3]))  # the slow ones first
     began = time.perf_counter()
     with multiprocessing.get_context("spawn").Pool(args.jobs, maxtasksperchild=1) as pool:
         for number, what in enumerate(pool.imap_unordered(run_task, tasks)):

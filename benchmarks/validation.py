@@ -3,7 +3,8 @@
     python benchmarks/validation.py run --jobs 2 --out out/validation.csv
     python benchmarks/validation.py table out/validation.csv > docs/validation_table.md
 
-``--targets raw`` is every raw log density of ``sahmc.testing.RAW``, other names are those of either suite.
+``--targets raw`` is every raw log density of ``sahmc.testing.RAW``, ``all`` both suites, other names single targets.
+``--named`` is the twin of each in which every coordinate is a number with a name.
 A run is *wrong* if a mean or a mode mass is off by more than five of its own standard errors, *silent* if it has no
 findings, and it *cries wolf* if it is right and has a finding of severity "error".
 """
@@ -19,7 +20,9 @@ import sys
 import time
 import warnings
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 BUDGETS: dict[str, dict[str, int]] = {
     "tiny": {"draws": 100, "tune": 100},
@@ -46,8 +49,10 @@ FIELDS = [
     "log_z_error",
     "seconds",
 ]
-SEEDS_AT_ONCE = 5
+SEEDS_AT_ONCE = 10
 WRONG = 5.0
+NAMED = " named"
+"""Ends the name of a target whose coordinates are numbers with names, in which symmetries are looked for."""
 
 
 def run_task(task: tuple[str, str, range]) -> list[dict[str, object]]:
@@ -58,16 +63,23 @@ def run_task(task: tuple[str, str, range]) -> list[dict[str, object]]:
 
     import sahmc
 
-    target = targets()[name]()
-    start = jnp.asarray(target.start, jnp.float32)
+    target = targets()[name.removesuffix(NAMED)]()
+    start: Any = jnp.asarray(target.start, jnp.float32)
+    log_density, indicators, answers = target.log_density, target.indicators, target.answers
+    if name.endswith(NAMED):
+        names = [f"v{i}" for i in range(len(start))]
+        start = dict(zip(names, start, strict=True))
+        log_density, indicators, answers = (of_names(fn, names) for fn in (log_density, indicators, answers))
     rows = []
     for seed in seeds:
         began = time.perf_counter()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            result = sahmc.sample(target.log_density, start, random_seed=seed, progressbar=False, **BUDGETS[budget])
-        off = np.abs(result.expectation(target.indicators).mean - target.masses)
-        mean_off = np.abs(result.expectation().mean - target.mean) if target.mean is not None else np.zeros(1)
+            result = sahmc.sample(log_density, start, random_seed=seed, progressbar=False, **BUDGETS[budget])
+        off = np.abs(result.expectation(indicators).mean - target.masses)
+        found, mean_off = result.expectation(answers), np.zeros(1)
+        if target.mean is not None:
+            mean_off = np.abs(found.mean[: len(target.mean)] - target.mean)
         log_z = evidence(result)
         codes = {
             s: " ".join(sorted({f.code for f in result.findings if f.severity == s})) for s in ("error", "warning")
@@ -78,11 +90,11 @@ def run_task(task: tuple[str, str, range]) -> list[dict[str, object]]:
                 "budget": budget,
                 "seed": seed,
                 "gradients": result.num_gradients,
-                "z": f"{target.worst_z(result):.2f}",
+                "z": f"{target.worst_z(found):.2f}",
                 "mass_error": f"{off.max():.5f}",
                 "f_error": f"{off.mean():.5f}",
                 "mean_error": f"{mean_off.max():.5f}",
-                "ess": f"{np.nanmin(result.ess(target.answers)):.0f}",
+                "ess": f"{np.nanmin(result.ess(answers)):.0f}",
                 "modes": result.warmup.num_modes,
                 "jumps": f"{result.jumps[1] / max(1, result.jumps[0]):.3f}",
                 "trips": int(result.round_trips.sum()),
@@ -94,6 +106,13 @@ def run_task(task: tuple[str, str, range]) -> list[dict[str, object]]:
             }
         )
     return rows
+
+
+def of_names(fn: Callable, names: list[str]) -> Callable:
+    """A function of a vector as one of a dict of numbers with names."""
+    import jax.numpy as jnp
+
+    return lambda position: fn(jnp.stack([position[name] for name in names]))
 
 
 def targets() -> dict:
@@ -117,10 +136,12 @@ def run(args: argparse.Namespace) -> None:
     os.environ["JAX_PLATFORMS"] = "cpu"
     from sahmc.testing.targets import RAW, SUITE
 
-    names = list(SUITE) if not args.targets else list(RAW) if args.targets == "raw" else args.targets.split(",")
+    named = {"": SUITE, "raw": RAW, "all": targets()}
+    names = list(named.get(args.targets, args.targets.split(",")))
+    names = [name + NAMED for name in names] if args.named else names
     low, high = map(int, args.seeds.split(":"))
     budgets = [b for b in reversed(BUDGETS) if b in args.budgets.split(",")]
-    names = sorted(names, key=lambda name: -len(targets()[name]().start))  # the slow ones first
+    names = sorted(names, key=lambda name: -len(targets()[name.removesuffix(NAMED)]().start))  # the slow ones first
     blocks = [range(i, min(i + SEEDS_AT_ONCE, high)) for i in range(low, high, SEEDS_AT_ONCE)]
     tasks = [(name, budget, block) for budget in budgets for name in names for block in blocks]
     args.out.parent.mkdir(parents=True, exist_ok=True)
@@ -242,7 +263,7 @@ def bars(args: argparse.Namespace) -> None:
 
 
 def _place(name: str) -> int:
-    return list(targets()).index(name)
+    return list(targets()).index(name.removesuffix(NAMED))
 
 
 def _signature(made_on: str, rows: list[dict[str, str]]) -> None:
@@ -274,6 +295,7 @@ def main() -> None:
     one.add_argument("--seeds", default="0:20", help="first:last+1")
     one.add_argument("--budgets", default="tiny,default,large")
     one.add_argument("--targets", default="")
+    one.add_argument("--named", action="store_true", help="coordinates have names, and symmetries are looked for")
     one.set_defaults(call=run)
     for name, call in {"table": table, "bars": bars, "compare": compare}.items():
         two = commands.add_parser(name)

@@ -10,7 +10,8 @@ DIM = 20
 
 
 def gaussians(mode, centres, widths):
-    return Parts(np.array(mode), np.array(centres), np.array(widths)[:, None, None] * np.eye(DIM))
+    factor = np.array(widths)[:, None, None] * np.eye(DIM)
+    return Parts(np.array(mode), np.array(centres), factor, np.zeros(len(mode), bool))
 
 
 def energy_of(mean, width, mass):
@@ -55,3 +56,16 @@ def test_no_mode_is_left_out():
 def test_where_nothing_is_seen_all_parts_count_alike():
     reference, _ = fit_reference([WIDE, NARROW], lambda x: np.full(len(x), np.inf), 100, 0, np.float32)
     assert np.isfinite(np.asarray(reference.log_weight)).all()
+
+
+@pytest.mark.parametrize("heavy", [True, False])
+def test_heavy_tails_are_taken_where_the_posterior_has_them(heavy):
+    """The t curves at its top as the posterior does, so that its width is right too."""
+    power = 1 + 0.5 * DIM
+
+    def energy(points):
+        height = 0.5 * (points**2).sum(axis=1) / 1.1**2
+        return power * np.log1p(height / power) if heavy else height
+
+    reference, _ = fit_reference([WIDE, WIDE.with_heavy_tails()], energy, 4000, 0, np.float32)
+    assert reference.num_heavy == heavy and reference.num_parts == 1

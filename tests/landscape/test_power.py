@@ -48,29 +48,29 @@ def wide(monkeypatch):
     return Wide()
 
 
-@pytest.mark.parametrize("width", [0.15, 0.25])
-def test_the_stated_probability_is_the_share_that_is_found(wide, width, monkeypatch):
+@pytest.mark.parametrize(("place", "width"), [("inside", 0.15), ("near", 0.15), ("near", 0.25), ("far", 0.35)])
+def test_the_stated_probability_is_the_share_that_is_found(wide, place, width, monkeypatch):
     mass, rng = 0.3, np.random.default_rng(7)
     looks = probes.look_around(wide, 6000, seed=0)
-    stated = measure_power(wide, looks, seed=0).at(mass, width)
+    stated = measure_power(wide, looks, seed=0).at(mass, width, place)
     found = 0
     for seed in range(NEEDLES):
-        centre = Pictures.of(wide).draw(1, True, rng)[0]
+        centre = Pictures.of(wide).draw(1, place, rng)[0]
         wide.needle, wide.chosen = (centre, width, np.log(mass / (1 - mass))), np.zeros((0, DIM))
         probes.look_around(wide, 6000, seed=seed)
         found += bool(wide.dominated(wide.chosen)[0].any())
-    error = np.sqrt(stated * (1 - stated) * (1 / NEEDLES + 1 / power.PLACES))
+    error = np.sqrt(stated * (1 - stated) * (1 / NEEDLES + 1 / power.NEEDLES[place]))
     assert 0.05 < stated < 0.95 and abs(found / NEEDLES - stated) < 4 * error
     wide.needle = None
-    monkeypatch.setattr(power, "DOMINATED", -200.0)  # as if a needle were seen from far outside its basin
-    boast = measure_power(wide, looks, seed=0).at(mass, width)
+    monkeypatch.setattr(power, "DOMINATED", -2e4)  # as if a needle were seen from far outside its basin
+    boast = measure_power(wide, looks, seed=0).at(mass, width, place)
     assert abs(found / NEEDLES - boast) > 4 * error
 
 
 def test_wider_and_heavier_needles_are_easier(wide):
     found = measure_power(wide, probes.look_around(wide, 6000, seed=0), seed=0)
-    by_width = [found.at(0.3, width) for width in (0.13, 0.2, 0.3, 0.5)]
-    by_mass = [found.at(mass, 0.2) for mass in (0.01, 0.1, 0.9)]
+    by_width = [found.at(0.3, width, "near") for width in (0.13, 0.2, 0.3, 0.5)]
+    by_mass = [found.at(mass, 0.2, "near") for mass in (0.01, 0.1, 0.9)]
     assert by_width == sorted(by_width) and by_mass == sorted(by_mass)
     assert by_width[-1] > 0.95 and found.at(0.3, 0.01) == 0.0
 
@@ -79,11 +79,11 @@ def test_needles_are_drowned_where_much_is_strange(wide, monkeypatch):
     """If points steeper than any needle are everywhere, none is chosen for being in one, and the run says so."""
     look = wide.look
     monkeypatch.setattr(wide, "look", lambda points: (look(points)[0], 1e4 * look(points)[1]))
-    assert measure_power(wide, probes.look_around(wide, 6000, seed=0), seed=0).at(0.3, 0.25) < 0.01
+    assert measure_power(wide, probes.look_around(wide, 6000, seed=0), seed=0).at(0.3, 0.25, "near") < 0.01
 
 
 @pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_energies_may_be_larger_than_32_bits_hold(wide):
     (look,) = probes.look_around(wide, 6000, seed=0)
     energy = np.where(np.arange(len(look.energy)) % 2, 1e100, look.energy)
-    assert 0 < measure_power(wide, [look._replace(energy=energy)], seed=0).at(0.3, 0.25) <= 1
+    assert 0 < measure_power(wide, [look._replace(energy=energy)], seed=0).at(0.3, 0.25, "near") <= 1

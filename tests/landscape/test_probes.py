@@ -9,7 +9,7 @@ import pytest
 from sahmc.landscape import probes
 from sahmc.landscape.basins import BasinMap
 from sahmc.landscape.discovery import counting
-from sahmc.landscape.probes import MOST_COORDINATES, NEAREST_WIDTH, REACH, Pictures, look_around
+from sahmc.landscape.probes import FAR_REACH, MOST_COORDINATES, NEAREST_WIDTH, REACH, Pictures, look_around
 from sahmc.models.energy import trace_energy
 from sahmc.models.model import Model
 from sahmc.testing.targets import two_widths
@@ -58,10 +58,14 @@ def test_one_mode_is_strange_nowhere(correlated):
 def test_probes_are_where_they_are_said_to_be(correlated):
     basins, cov = correlated
     pictures, rng = Pictures.of(basins), np.random.default_rng(2)
-    near = pictures.draw(4000, True, rng)
+    near = pictures.draw(4000, "near", rng)
     radius = np.sqrt(np.sum(near * np.linalg.solve(cov, near.T).T, axis=1) / 5)
     widest = NEAREST_WIDTH + REACH / np.sqrt(5)
     assert np.median(radius) == pytest.approx(np.sqrt(NEAREST_WIDTH * widest), rel=0.15)
+    far = pictures.draw(4000, "far", rng)
+    radius = np.sqrt(np.sum(far * np.linalg.solve(cov, far.T).T, axis=1) / 5)
+    furthest = NEAREST_WIDTH + FAR_REACH / np.sqrt(5)
+    assert np.median(radius) == pytest.approx(np.sqrt(widest * furthest), rel=0.15)
     step = pictures._sparse(1000, rng)
     assert ((step != 0).sum(axis=1) <= MOST_COORDINATES).all() and (step != 0).any(axis=1).all()
 

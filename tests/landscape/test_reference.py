@@ -9,7 +9,7 @@ from scipy import stats
 from sahmc.landscape.descent import energies
 from sahmc.landscape.modes import fit_modes
 from sahmc.landscape.parts import Parts
-from sahmc.landscape.reference import around_all, refer
+from sahmc.landscape.reference import around_all, mixture_of, refer
 from sahmc.models.energy import trace_energy
 from sahmc.models.model import Model
 
@@ -45,6 +45,21 @@ def test_it_is_normalised_and_draws_are_its_own(reference):
     for draws in (np.asarray(jax.vmap(reference.draw)(uniform, noise)), reference.draws(4000, seed=0)):
         assert stats.kstest(draws[:, 0], lambda x: np.interp(x, axis, marginal)).pvalue > 6e-5
         assert stats.kstest(draws[:, 0] + 0.6, lambda x: np.interp(x, axis, marginal)).pvalue < 6e-5
+
+
+def test_heavy_parts_are_a_t_with_two_degrees_of_freedom():
+    factor, mean = np.array([[2.0, 0.0], [1.0, 0.5]]), np.array([3.0, -1.0])
+    q = mixture_of(np.ones(2), np.stack([mean, mean]), np.stack([factor, factor]), np.float32, np.ones(2, bool))
+    t = stats.multivariate_t(mean, factor @ factor.T, df=2)
+    points = np.concatenate([t.rvs(50, random_state=0), [[1e3, 1e3]]]).astype(np.float32)
+    assert np.allclose(jax.vmap(q.energy)(jnp.asarray(points)), -t.logpdf(points), rtol=1e-5)
+    assert np.allclose(q.energies(points), -t.logpdf(points), rtol=1e-6)
+    rng = np.random.default_rng(1)
+    uniform, noise = jnp.asarray(rng.random(4000), jnp.float32), jnp.asarray(rng.normal(size=(4000, 2)), jnp.float32)
+    for draws in (np.asarray(jax.vmap(q.draw)(uniform, noise)), q.draws(4000, seed=0)):
+        first = (draws[:, 0] - mean[0]) / 2.0
+        assert stats.kstest(first, stats.t(2).cdf).pvalue > 6e-5
+        assert stats.kstest(first, stats.norm.cdf).pvalue < 6e-5
 
 
 def test_in_many_dimensions_it_knows_the_sds_alone():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import sahmc
-from sahmc.results.search import check_search, search_in_words
+from sahmc.results.search import check_search, needle_width, search_in_words
 from sahmc.results.warmup_record import SearchPower
 
 
@@ -19,8 +19,10 @@ def result():
     return sahmc.sample(log_density, np.zeros(3, np.float32), draws=100, tune=100, chains=8, random_seed=0)
 
 
-def with_power(record, share):
-    power = SearchPower((0.1, 1.0), (-7.0, 7.0), ((share, share), (share, share)), probes=100, dim=3)
+def with_power(record, *shares, **known):
+    """Return a record whose search would have found these shares of needles inside modes, near them and far away."""
+    found = tuple(((share, share), (share, share)) for share in shares)
+    power = SearchPower((0.1, 1.0), (-7.0, 7.0), found, probes=100, dim=3, **known)
     return dataclasses.replace(record, warmup=dataclasses.replace(record.warmup, power=power))
 
 
@@ -28,8 +30,10 @@ def test_the_probability_is_told_and_survives_a_file(result, tmp_path):
     assert 0.0 <= result.search_power(0.1, 0.2) <= result.search_power(0.1, 0.5) <= 1.0
     result.save(tmp_path / "run.nc")
     again = sahmc.Result.load(tmp_path / "run.nc")
-    assert again.warmup.power == result.warmup.power and again.search_power() == result.search_power()
-    said = f"would have been found with probability {result.search_power():.2f}"
+    np.testing.assert_equal(dataclasses.asdict(again.warmup.power), dataclasses.asdict(result.warmup.power))
+    assert again.search_power() == result.search_power()
+    said = [result.search_power(0.25, 0.5, place) for place in ("inside", "near", "far")]
+    said = f"found with probability {min(said[:2]):.2f} within ten widths of one, {said[2]:.2f} at 10 to 100 widths"
     assert said in " ".join(str(result.summary()).split()) and said in result.summary()._repr_html_()
 
 
@@ -37,6 +41,8 @@ def test_the_probability_is_told_and_survives_a_file(result, tmp_path):
 def test_what_is_no_needle_is_refused(result, mass, width):
     with pytest.raises(ValueError, match="mass must lie in" if width == 0.5 else "width must be a positive number"):
         result.search_power(mass, width)
+    with pytest.raises(ValueError, match="place must be one of inside, near, far or None"):
+        result.search_power(place="beside")
 
 
 def test_a_run_that_did_not_look_says_so():
@@ -47,13 +53,30 @@ def test_a_run_that_did_not_look_says_so():
 
 
 def test_a_weak_search_is_a_finding_and_a_strong_one_is_not(result):
-    (found,) = check_search(with_power(result.record, 0.1))
+    (found,) = check_search(with_power(result.record, 0.9, 0.1, 0.9))
     assert found.code == "search" and found.severity == "warning" and "probability 0.10 only" in found.sentence
-    assert not list(check_search(with_power(result.record, 0.9)))
+    assert "up to ten widths from one" in found.sentence
+    assert not list(check_search(with_power(result.record, 0.9, 0.9, 0.9)))
+
+
+def test_places_far_away_count_where_known_modes_are_far_apart(result):
+    assert not list(check_search(with_power(result.record, 0.9, 0.9, 0.1, furthest=5.0)))
+    (found,) = check_search(with_power(result.record, 0.9, 0.9, 0.1, furthest=50.0))
+    assert "10 to 100 widths from one" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("dim", "narrowest", "width"), [(2, 1.0, 0.5), (2, 0.1, 1 / 3), (8, 1.0, 0.5623), (8, 0.4, 0.4), (20, 0.1, 0.631)]
+)
+def test_the_needle_is_as_narrow_as_modes_are(dim, narrowest, width):
+    power = SearchPower((0.1, 1.0), (-7.0, 7.0), (((0.0, 0.0), (0.0, 0.0)),) * 3, 9, dim, narrowest=narrowest)
+    assert needle_width(power) == pytest.approx(width, rel=1e-3)
 
 
 def test_interpolation_is_between_neighbours():
-    power = SearchPower((0.25, 0.5, 1.0), (-2.0, 2.0), ((0.0, 0.2), (0.4, 0.6), (0.8, 1.0)), probes=9, dim=2)
-    assert power.at(0.5, 0.5) == pytest.approx(0.5)
-    assert power.at(0.5, 0.5**1.5) == pytest.approx(0.3)
-    assert power.at(0.999, 4.0) == pytest.approx(1.0) and power.at(0.5, 0.1) == 0.0
+    table = (0.0, 0.2), (0.4, 0.6), (0.8, 1.0)
+    power = SearchPower((0.25, 0.5, 1.0), (-2.0, 2.0), (((1.0, 1.0),) * 3, table, table), probes=9, dim=2)
+    assert power.at(0.5, 0.5) == power.at(0.5, 0.5, "near") == pytest.approx(0.5)
+    assert power.at(0.5, 0.5**1.5) == pytest.approx(0.3) and power.at(0.5, 0.5, "inside") == 1.0
+    assert power.at(0.999, 1.0) == pytest.approx(1.0) and power.at(0.5, 0.1) == 0.0
+    assert np.isnan(power.at(0.5, 1.5))  # not measured

@@ -31,7 +31,7 @@ def inflation(dim: int) -> float:
 
 
 class Parts(NamedTuple):
-    """Gaussians that may be parts of a reference, not weighed yet."""
+    """Gaussians, or what has heavier tails, that may be parts of a reference, not weighed yet."""
 
     mode: np.ndarray
     """The mode that each one describes, (part,); a mode may have several."""
@@ -39,6 +39,8 @@ class Parts(NamedTuple):
     """The means, (part, dim)."""
     factor: np.ndarray
     """F of each, with covariance F F': (part, dim, dim) or, in many dimensions, the sds (part, dim)."""
+    heavy: np.ndarray
+    """The parts that are Student's t with two degrees of freedom, (part,)."""
 
     @classmethod
     def of(cls, modes: Modes) -> Parts:
@@ -52,7 +54,15 @@ class Parts(NamedTuple):
             common = np.diag(common) if common.ndim == 1 else common
             along = np.eye(sd.shape[1]) + np.einsum("kia,ka,kja->kij", axes, stretch - 1, axes)
             factor = sd[:, :, None] * (common @ along)
-        return cls(np.arange(num), np.asarray(modes.mean, float)[:num], inflation(sd.shape[1]) * factor)
+        mean = np.asarray(modes.mean, float)[:num]
+        return cls(np.arange(num), mean, inflation(sd.shape[1]) * factor, np.zeros(num, bool))
+
+    def with_heavy_tails(self) -> Parts:
+        """Return a t in place of each Gaussian, which curves as this does where it is highest, its width aside."""
+        dim = self.mean.shape[1]
+        return self._replace(
+            factor=self.factor * math.sqrt(1 + 0.5 * dim) / inflation(dim), heavy=np.ones(len(self.mode), bool)
+        )
 
     def joined(self, others: Parts) -> Parts:
         """Return these and others."""
@@ -64,7 +74,7 @@ class Parts(NamedTuple):
 
     def weighed(self, weight: np.ndarray, dtype: Any) -> Reference:
         """Return the mixture of them with these weights."""
-        return mixture_of(weight, self.mean, self.factor, dtype)
+        return mixture_of(weight, self.mean, self.factor, dtype, self.heavy)
 
 
 def even_weights(parts: Parts, weight: np.ndarray) -> np.ndarray:

@@ -17,30 +17,36 @@ from jaxtyping import Array, Float, Int
 
 from sahmc.landscape.basins import BasinMap
 from sahmc.landscape.probes import Look, Pictures
-from sahmc.results.warmup_record import SearchPower
+from sahmc.results.warmup_record import SEARCH_PLACES, SearchPower
 
-PLACES = 200
-"""The number of places at which needles are put."""
-SIZES = (64, PLACES)
-"""The numbers of places for which a program is compiled."""
-WIDTHS = 2.0 ** np.arange(-3.0, 0.1, 0.375)
-"""The widths of needles, in units of the nearest mode's."""
+NEEDLES = dict(zip(SEARCH_PLACES, (60, 80, 60), strict=True))
+"""The number of needles that are put at each kind of place."""
+SIZES = (64, sum(NEEDLES.values()))
+"""The numbers of needles for which a program is compiled."""
+LOG2_WIDTHS, FULL_DIM = np.arange(-3.0, 0.1, 0.375), 8
+"""The logs of the widths of needles in up to FULL_DIM dimensions; in more, the least volume is the same."""
 LOG_ODDS = np.linspace(-7.0, 7.0, 29)
 """The logs of the odds of the mass that are tried."""
 DOMINATED = 0.0
 """The nats by which a needle's density must exceed that of the posterior where a probe sees it."""
 
 
+def needle_widths(dim: int) -> np.ndarray:
+    """Return the widths of needles in ``dim`` dimensions, in units of the nearest mode's."""
+    return 2.0 ** (LOG2_WIDTHS * min(1.0, FULL_DIM / dim))
+
+
 def measure_power(basins: BasinMap, looks: list[Look], seed: int) -> SearchPower:
     """Return what the probes of a run, and points that went downhill from wherever they were, would have found.
 
-    The needles are put where most probes are, near the modes.
+    Needles are put inside the modes, near them and far away.
     """
     rng, pictures = np.random.default_rng(seed), Pictures.of(basins)
-    centres = basins.folded(pictures.draw(PLACES, True, rng))
+    widths = needle_widths(pictures.dim)
+    centres = basins.folded(np.concatenate([pictures.draw(num, place, rng) for place, num in NEEDLES.items()]))
     base = basins.energies((centres * basins.scale).astype(basins.dtype))
     owner = pictures.owner(centres)
-    needed = np.full((len(centres), len(WIDTHS)), np.inf)
+    needed = np.full((len(centres), len(widths)), np.inf)
     for look in looks:
         highest = np.finfo(np.float32).max
         probes = jnp.asarray(look.position), jnp.asarray(np.minimum(look.energy, highest), jnp.float32)
@@ -49,22 +55,28 @@ def measure_power(basins: BasinMap, looks: list[Look], seed: int) -> SearchPower
             needed[mine] = np.minimum(needed[mine], _needed(pictures, int(k), centres[mine], look, probes))
     seen = needed[..., None] <= LOG_ODDS
     own = _log_peak(pictures, owner[:, None])[..., None] + LOG_ODDS > -base[:, None, None] + DOMINATED
-    share = (seen & own).sum(axis=0) / np.maximum(own.sum(axis=0), 1)  # where it would be a mode of its own
+    found, ends = list[Any](), np.cumsum(list(NEEDLES.values()))[:-1]
+    for both, each in zip(np.split(seen & own, ends), np.split(own, ends), strict=True):
+        with np.errstate(invalid="ignore"):  # where none would be a mode of its own
+            share = np.round(both.sum(axis=0) / each.sum(axis=0), 4)
+        found.append(tuple(map(tuple, share.tolist())))
     return SearchPower(
-        widths=tuple(WIDTHS.tolist()),
+        widths=tuple(widths.tolist()),
         log_odds=tuple(LOG_ODDS.tolist()),
-        found=tuple(tuple(round(float(p), 4) for p in row) for row in share),
+        found=tuple(found),
         probes=sum(len(look.energy) for look in looks),
         dim=pictures.dim,
+        narrowest=pictures.narrowest,
+        furthest=pictures.furthest,
     )
 
 
 def _log_peak(pictures: Pictures, mode: np.ndarray | int) -> np.ndarray:
-    """Return the log of the density at the centre of needles of all WIDTHS with as much mass as all modes together.
+    """Return the log of the density at the centre of needles of all widths with as much mass as all modes together.
 
     They are shaped like the modes ``mode``.
     """
-    return pictures.log_total - pictures.log_width[mode] - pictures.dim * np.log(WIDTHS)
+    return pictures.log_total - pictures.log_width[mode] - pictures.dim * np.log(needle_widths(pictures.dim))
 
 
 def _needed(pictures: Pictures, mode: int, centres: np.ndarray, look: Look, probes: tuple[Array, Array]) -> np.ndarray:
@@ -72,14 +84,16 @@ def _needed(pictures: Pictures, mode: int, centres: np.ndarray, look: Look, prob
 
     ``probes`` are the positions and energies of the look, on the device.
     """
-    found = np.full((len(centres), len(WIDTHS)), np.inf)
+    widths = needle_widths(pictures.dim)
+    found = np.full((len(centres), len(widths)), np.inf)
     room = next(size for size in SIZES if size >= len(centres))
     padded = np.resize(centres, (room, pictures.dim))
     whiten = np.linalg.inv(pictures.factor[mode]) if pictures.factor.shape[1] > 1 else np.eye(pictures.dim)
-    nearest = _nearest(*(jnp.asarray(part, jnp.float32) for part in (padded, pictures.minimum[mode], whiten)), *probes)
+    known = padded, pictures.minimum[mode], whiten, 0.5 / widths**2
+    nearest = _nearest(*(jnp.asarray(part, jnp.float32) for part in known), *probes)
     bests, squares = (np.asarray(part)[:, : len(centres)] for part in nearest)
     peak = _log_peak(pictures, mode)
-    for j, (width, best, square) in enumerate(zip(WIDTHS, bests, squares[..., None].astype(float), strict=True)):
+    for j, (width, best, square) in enumerate(zip(widths, bests, squares[..., None].astype(float), strict=True)):
         energy = square / (2 * width**2) - peak[j] - LOG_ODDS
         dominates = -energy > -look.energy[best, None] + DOMINATED
         strange = pictures.strange(mode, energy, square / width**4)
@@ -93,12 +107,14 @@ def _nearest(
     centres: Float[Array, "centres dim"],
     minimum: Float[Array, " dim"],
     whiten: Float[Array, "dim dim"],
+    narrow: Float[Array, " widths"],
     points: Float[Array, "points dim"],
     energy: Float[Array, " points"],
 ) -> tuple[Int[Array, "widths centres"], Float[Array, "widths centres"]]:
-    """Return the point at which needles of all WIDTHS at each centre exceed the rest most, and its squared distance.
+    """Return the point at which needles of all widths at each centre exceed the rest most, and its squared distance.
 
-    Distances are in units of the width of a mode, by its ``minimum`` and the matrix ``whiten``.
+    Distances are in units of the width of a mode, by its ``minimum`` and the matrix ``whiten``. ``narrow`` is 1 / 2 w^2
+    for each width w.
     """
     with jax.default_matmul_precision("highest"):
         one, two = ((part - minimum) @ whiten.T for part in (centres, points))
@@ -108,4 +124,4 @@ def _nearest(
         best = jnp.argmin(square * scale - energy, axis=1)
         return best, jnp.take_along_axis(square, best[:, None], axis=1)[:, 0]
 
-    return jax.lax.map(at, jnp.asarray(0.5 / WIDTHS**2, jnp.float32))
+    return jax.lax.map(at, narrow)

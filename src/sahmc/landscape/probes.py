@@ -27,8 +27,13 @@ ENERGY_BINS = 16
 NEAREST_WIDTH, REACH, FAR_WIDTH, FURTHEST_WIDTH = 1.25, 10.0, 16.0, 1000.0
 """The least width of the Gaussians around modes from which probes are drawn, in units of a mode's own; how much further
 out the sphere of the widest is on which most probes lie; and the widths up to which some, and a few, are drawn."""
-BANDS = {"near": 0.5, "far": 0.1, "furthest": 0.05, "sparse": 0.35}
-"""The shares of the probes that are drawn near modes, further out, further still, and far in some coordinates only."""
+BANDS = {"inside": 0.05, "near": 0.47, "far": 0.1, "furthest": 0.05, "sparse": 0.33}
+"""The shares of the probes that are drawn inside modes, near them, further out, further still, and far in some
+coordinates only."""
+FAR_REACH = 100.0
+"""How many widths beyond the rim of a mode the furthest needle is put; near it, up to REACH."""
+COUNTED_MASS = 0.01
+"""The mass from which a mode tells how wide modes are, and how far apart."""
 MOST_COORDINATES, SPARSE_NEAREST, SPARSE_FURTHEST, SPARSE_WIDTH = 4, 2.5, 40.0, 0.7
 """The largest number of coordinates in which a sparse probe is far from a mode, the least and the largest distance in
 units of scale, and the width of the Gaussian around the mode that it is in otherwise."""
@@ -81,18 +86,47 @@ class Pictures(NamedTuple):
         """The log of the square root of the determinant of each covariance, as in ``log_mass``."""
         return self.log_mass + self.energy
 
-    def draw(self, num: int, near: bool, rng: np.random.Generator) -> np.ndarray:
-        """Draw ``num`` points (point, dim) around the modes, in units of scale, ``near`` them or also far away."""
-        mode = rng.integers(len(self.minimum), size=num)
+    @property
+    def narrowest(self) -> float:
+        """The width of the narrowest mode that counts, in units of that of the widest."""
+        width = self.log_width[self._counted] / self.dim
+        return float(np.exp(width.min() - width.max()))
+
+    @property
+    def furthest(self) -> float:
+        """The distance of the mode that is furthest from its neighbours, in its own widths; 0 if there is but one."""
+        some, found = self._counted, [0.0]
+        for k in some if len(some) > 1 else []:
+            away = self.minimum[some[some != k]] - self.minimum[k]
+            away = away if self.factor.shape[1] == 1 else np.linalg.solve(self.factor[k], away.T).T
+            found.append(np.linalg.norm(away, axis=1).min())
+        return float(max(found))
+
+    @property
+    def _counted(self) -> np.ndarray:
+        """The modes that count."""
+        return np.flatnonzero(self.log_mass - self.log_total > math.log(COUNTED_MASS))
+
+    def draw(self, num: int, place: str | None, rng: np.random.Generator) -> np.ndarray:
+        """Draw ``num`` points (point, dim), in units of scale, at places of one kind; as probes are drawn if None.
+
+        Places ``inside`` a mode are like its draws. Those ``near`` it are up to REACH widths beyond its rim, and those
+        that are ``far`` from REACH to FAR_REACH.
+        """
+        mode, names = rng.integers(len(self.minimum), size=num), list(BANDS)
         shares = np.cumsum(list(BANDS.values()))
-        band = np.zeros(num, int) if near else np.searchsorted(shares, rng.random(num) * shares[-1])
+        if place is None:
+            band = np.searchsorted(shares, rng.random(num) * shares[-1])
+        else:
+            band = np.full(num, names.index(place))
         widest = NEAREST_WIDTH + REACH / math.sqrt(self.dim)
-        low = np.array([NEAREST_WIDTH, widest, FAR_WIDTH, SPARSE_WIDTH])[band]
-        high = np.array([widest, max(widest, FAR_WIDTH), FURTHEST_WIDTH, SPARSE_WIDTH])[band]
+        furthest = max(widest, FAR_WIDTH) if place is None else NEAREST_WIDTH + FAR_REACH / math.sqrt(self.dim)
+        low = np.array([1.0, NEAREST_WIDTH, widest, FAR_WIDTH, SPARSE_WIDTH])[band]
+        high = np.array([1.0, widest, furthest, FURTHEST_WIDTH, SPARSE_WIDTH])[band]
         noise = rng.normal(size=(num, self.dim))
         noise *= (low * (high / low) ** rng.random(num))[:, None]
         points = self.minimum[mode] + self._by_mode(mode, noise, transposed=False)
-        sparse = np.flatnonzero(band == len(BANDS) - 1)
+        sparse = np.flatnonzero(band == names.index("sparse"))
         points[sparse] += self._sparse(len(sparse), rng)
         return points
 
@@ -169,7 +203,7 @@ def look_around(basins: BasinMap, num: int, seed: int) -> list[Look]:
     rounds = int(np.clip(num // (PROBES_PER_DESCENT * DESCENTS_AT_ONCE), 1, MOST_ROUNDS))
     for _ in range(rounds if num else 0):
         pictures = Pictures.of(basins)
-        looks.append(_look(basins, pictures, pictures.draw(num // rounds, False, rng)))
+        looks.append(_look(basins, pictures, pictures.draw(num // rounds, None, rng)))
     return looks
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
-from scipy.special import logsumexp
+from jaxtyping import Array, Bool, Float
+from scipy.special import gammaln, logsumexp
 
 from sahmc._support.pytree import strategy, updated
 from sahmc._support.traced import TracedFunction
@@ -32,7 +32,10 @@ MOST_TRIES = 100
 
 @strategy
 class Reference:
-    """A mixture of Gaussians, q."""
+    """A mixture, q, of Gaussians or, where tails are heavy, of these and of Student's t with two degrees of freedom.
+
+    A draw of such a t is one of the Gaussian, divided by the root of a number from the exponential distribution.
+    """
 
     log_weight: Float[Array, " parts"]
     """The logs of the weights, -inf for padding."""
@@ -43,6 +46,8 @@ class Reference:
     """The inverse of F."""
     log_det: Float[Array, " parts"]
     """The log determinant of F."""
+    heavy: Bool[Array, " parts"] | None = None
+    """The parts that are a t; None if none is."""
     log_copies: Float[Array, ""] | float = 0.0
     """The log of the share of the Gaussians that is in the domain of ``fold``, times the number of copies of that."""
     fold: Fold | None = None
@@ -50,8 +55,13 @@ class Reference:
 
     @property
     def num_parts(self) -> int:
-        """The number of Gaussians, padding aside."""
+        """The number of parts, padding aside."""
         return int(np.isfinite(np.asarray(self.log_weight)).sum())
+
+    @property
+    def num_heavy(self) -> int:
+        """The number of parts that are a t, padding aside."""
+        return 0 if self.heavy is None else int(np.asarray(self.heavy)[: self.num_parts].sum())
 
     def energy(self, position: Float[Array, " dim"]) -> Float[Array, ""]:
         """Return -log q."""
@@ -60,17 +70,25 @@ class Reference:
             z = self.inverse * away
         else:
             z = jnp.einsum("kij,kj->ki", self.inverse, away, precision=EXACT)
-        parts = self.log_weight - 0.5 * jnp.sum(z**2, axis=1) - self.log_det
+        height = 0.5 * jnp.sum(z**2, axis=1)
+        if self.heavy is not None:
+            power, constant = _t_like(len(position))
+            height = jnp.where(self.heavy, power * jnp.log1p(height) - constant, height)
+        parts = self.log_weight - height - self.log_det
         return self.log_copies + 0.5 * len(position) * math.log(2 * math.pi) - jax.nn.logsumexp(parts)
 
     def draw(self, uniform: Float[Array, ""], noise: Float[Array, " dim"]) -> Float[Array, " dim"]:
-        """Return a draw from the Gaussians, made of a ``uniform`` number and of ``noise`` ~ N(0, I).
+        """Return a draw from the parts, made of a ``uniform`` number and of ``noise`` ~ N(0, I).
 
         It is one from q unless it is outside the domain of ``fold``.
         """
-        up_to = jnp.cumsum(jnp.exp(self.log_weight))
+        weight = jnp.exp(self.log_weight)
+        up_to = jnp.cumsum(weight)
         k = jnp.minimum(jnp.sum(up_to < uniform * up_to[-1]), len(up_to) - 1)
         factor = self.factor[k]
+        if self.heavy is not None:  # where the number is between the bounds of its part is another uniform number
+            inside = jnp.clip((up_to[k] - uniform * up_to[-1]) / weight[k], 1e-7, 1 - 1e-7)
+            noise = jnp.where(self.heavy[k], noise / jnp.sqrt(-jnp.log(inside)), noise)
         z = factor * noise if factor.ndim == 1 else jnp.dot(factor, noise, precision=EXACT)
         return self.mean[k] + z
 
@@ -87,9 +105,11 @@ class Reference:
         return self.fold.group.random_copies(chosen, np.random.default_rng(seed + 2))(chosen).astype(chosen.dtype)
 
     def draws_of(self, which: np.ndarray, seed: int) -> np.ndarray:
-        """Return a draw from each of the Gaussians ``which`` (draw,), as (draw, dim)."""
-        noise = np.random.default_rng(seed).normal(size=(len(which), self.mean.shape[1]))
-        factor = np.asarray(self.factor, float)[which]
+        """Return a draw from each of the parts ``which`` (draw,), as (draw, dim)."""
+        rng = np.random.default_rng(seed)
+        noise, factor = rng.normal(size=(len(which), self.mean.shape[1])), np.asarray(self.factor, float)[which]
+        if self.heavy is not None:
+            noise /= np.where(np.asarray(self.heavy)[which], np.sqrt(rng.exponential(size=len(which))), 1.0)[:, None]
         away = factor * noise if factor.ndim == 2 else np.einsum("nij,nj->ni", factor, noise)
         return (np.asarray(self.mean, float)[which] + away).astype(np.asarray(self.mean).dtype)
 
@@ -101,12 +121,16 @@ class Reference:
         return energy.reshape(points.shape[:-1])
 
     def log_parts(self, points: np.ndarray) -> np.ndarray:
-        """Return the log of the share that each Gaussian has of q at points (point, dim), as (part, point)."""
+        """Return the log of the share that each part has of q at points (point, dim), as (part, point)."""
         parts = np.full((self.num_parts, len(points)), -0.5 * points.shape[1] * math.log(2 * math.pi))
         for k in range(len(parts)):
             away, inverse = points - np.asarray(self.mean, float)[k], np.asarray(self.inverse, float)[k]
             z = away * inverse if inverse.ndim == 1 else away @ inverse.T
-            parts[k] += float(self.log_weight[k]) - 0.5 * (z**2).sum(axis=1) - float(self.log_det[k])
+            height = 0.5 * (z**2).sum(axis=1)
+            if self.heavy is not None and self.heavy[k]:
+                power, constant = _t_like(points.shape[1])
+                height = power * np.log1p(height) - constant
+            parts[k] += float(self.log_weight[k]) - height - float(self.log_det[k])
         return parts
 
     def folded(self, fold: Fold | None) -> Reference:
@@ -137,8 +161,15 @@ def around_all(draws: np.ndarray, inflation: float, dtype: Any) -> Reference:
     return mixture_of(np.ones(1), mean[None], inflation * factor[None], dtype)
 
 
-def mixture_of(weight: np.ndarray, mean: np.ndarray, factor: np.ndarray, dtype: Any) -> Reference:
-    """Return q with parts of these weights, means and factors F, padded to one of SIZES."""
+def _t_like(dim: int) -> tuple[float, float]:
+    """Return p and c with -log density = p log(1 + h) - c, where that of a Gaussian is h, but for its constant."""
+    return 1 + 0.5 * dim, float(gammaln(1 + 0.5 * dim))
+
+
+def mixture_of(
+    weight: np.ndarray, mean: np.ndarray, factor: np.ndarray, dtype: Any, heavy: np.ndarray | None = None
+) -> Reference:
+    """Return q with parts of these weights, means and factors F, padded to one of SIZES; ``heavy`` ones are a t."""
     if factor.ndim == 3:
         inverse, log_det = np.linalg.inv(factor), np.linalg.slogdet(factor)[1]
     else:
@@ -148,7 +179,8 @@ def mixture_of(weight: np.ndarray, mean: np.ndarray, factor: np.ndarray, dtype: 
     log_weight = np.where(np.arange(size) < len(weight), np.log(weight / weight.sum())[order], -np.inf)
     arrays = (log_weight, mean[order], factor[order], inverse[order], log_det[order])
     parts: Any = (jnp.asarray(array, dtype) for array in arrays)
-    return Reference(*parts)
+    reference = Reference(*parts)
+    return reference if heavy is None or not heavy.any() else updated(reference, heavy=jnp.asarray(heavy[order]))
 
 
 @strategy

@@ -246,7 +246,7 @@ def _power(plain: Mapping[str, Any] | None) -> SearchPower | None:
     if plain is None:
         return None
     rows = {name: tuple(plain[name]) for name in ("widths", "log_odds")}
-    return SearchPower(**{**plain, **rows, "found": tuple(map(tuple, plain["found"]))})
+    return SearchPower(**{**plain, **rows, "found": tuple(tuple(map(tuple, table)) for table in plain["found"])})
 
 
 def _labels_text(labels: Labels) -> dict[str, Any]:

@@ -167,14 +167,16 @@ class Result(RecordView, PlotMethods):
         """
         return ladder.rejections(self.record)
 
-    def search_power(self, mass: float = 0.1, width: float = 1 / 3) -> float:
+    def search_power(self, mass: float = 0.1, width: float = 1 / 3, place: str | None = None) -> float:
         """Return the probability that the run would have found a mode of this mass and width, had there been one.
 
         ``mass`` is its share of the posterior, in (0, 1). ``width`` is its width in units of that of the nearest known
-        mode, whose shape it has. It is put at a random place near the known modes, from their rim to about ten widths
-        further out. This needs a run that looked for modes, as it does by default.
+        mode, whose shape it has; the answer is nan above 1, where nothing was measured. ``place`` is "inside" the known
+        modes, "near" them, up to ten widths beyond the rim of one, or "far", 10 to 100 widths. By default the answer is
+        the least of these, without "far" unless known modes are as far apart. The mode is put at a random such place.
+        This needs a run that looked for modes, as it does by default.
         """
-        return search.search_power(self.record, mass, width)
+        return search.search_power(self.record, mass, width, place)
 
     def modes(self, var_names: Any = None) -> ModeTable:
         """Return the modes of the posterior, heaviest first, found without being told how many.

@@ -4,55 +4,80 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from sahmc._support.validate import is_number, require
 from sahmc.results.findings.words import WARNING
 from sahmc.results.records import Finding, RunRecord
+from sahmc.results.warmup_record import SEARCH_PLACES, SearchPower
 
-MASS, WIDTH = 0.1, 1 / 3
-"""The mass and the width of the needle of which the summary speaks."""
-MODEST_MASS, MODEST_WIDTH, MODEST_VOLUME = 0.25, 0.5, 0.01
-"""The mass of a modest needle, and its least width and volume, in units of those of the nearest mode."""
-LEAST_POWER = 0.2
-"""The probability below which it is a finding that a modest needle would have been found."""
+MASS = 0.25
+"""The mass of the needle of which the summary and the finding speak."""
+WIDTH, LEAST_VOLUME = 0.5, 0.01
+"""Its width, in units of the nearest mode's, and its least volume."""
+NARROW_WIDTH, NARROW_VOLUME = 1 / 3, 1e-4
+"""The least width and the least volume where known modes differ more than that in width."""
+LEAST_POWER = 0.4
+"""The probability below which it is a finding that this needle would have been found."""
+WHERE = dict(
+    zip(SEARCH_PLACES, ("inside one of them", "up to ten widths from one", "10 to 100 widths from one"), strict=True)
+)
+"""The words for each place."""
 
 
-def search_power(record: RunRecord, mass: float, width: float) -> float:
-    """Return the probability that the search would have found a mode of this mass and relative width."""
+def search_power(record: RunRecord, mass: float, width: float, place: str | None) -> float:
+    """Return the probability that the search would have found a mode of this mass and relative width at this place."""
     require(is_number(mass) and 0 < mass < 1, "mass must lie in (0, 1)", mass, "pass 0.1, say")
     require(is_number(width) and width > 0, "width must be a positive number", width, "pass 1/3, say")
+    ok = place is None or place in SEARCH_PLACES
+    require(ok, f"place must be one of {', '.join(SEARCH_PLACES)} or None", place, "leave it out for the weakest")
     power = record.warmup.power
     if power is None:
         raise ValueError(
             "search_power needs a run that looked for modes, and this one did not: its ladder was given, its tilt is "
             "'none', or its kernel has no gradients. Leave partition= and tilt= to sahmc."
         )
-    return power.at(mass, width)
+    return power.at(mass, width, place)
+
+
+def needle_width(power: SearchPower) -> float:
+    """Return the width of the needle of which the summary speaks.
+
+    In many dimensions a little less width is very much less volume. Where known modes differ more in width, so may
+    others.
+    """
+    width = max(WIDTH, LEAST_VOLUME ** (1 / power.dim))
+    return min(width, max(power.narrowest, NARROW_WIDTH, NARROW_VOLUME ** (1 / power.dim)))
 
 
 def search_in_words(record: RunRecord) -> str:
     """Return a sentence on what would have been found; nothing where no modes were looked for."""
-    if record.warmup.power is None:
+    power = record.warmup.power
+    if power is None:
         return ""
-    found = record.warmup.power.at(MASS, WIDTH)
+    width = needle_width(power)
+    inside, near, far = (power.at(MASS, width, place) for place in SEARCH_PLACES)
     return (
-        "search for modes: one with a tenth of the mass and a third of the width of those known, at a random place "
-        f"near them, would have been found with probability {found:.2f}"
+        f"search for modes: one with a quarter of the mass, {width:.2g} times as wide as those known, would have been "
+        f"found with probability {float(np.nanmin([inside, near])):.2f} within ten widths of one, "
+        f"{far:.2f} at 10 to 100 widths"
     )
 
 
 def check_search(record: RunRecord) -> Iterator[Finding]:
-    """Check whether a modest needle would have been found."""
+    """Check whether the needle of which the summary speaks would have been found where modes could be."""
     power = record.warmup.power
     if power is None:
         return
-    width = max(MODEST_WIDTH, MODEST_VOLUME ** (1 / power.dim))
-    found = power.at(MODEST_MASS, width)
-    if found < LEAST_POWER:
+    width = needle_width(power)
+    found = {place: power.at(MASS, width, place) for place in power.relevant}
+    weakest = min(found, key=lambda place: found[place])
+    if found[weakest] < LEAST_POWER:
         yield Finding(
             "search",
             WARNING,
-            f"A mode with a quarter of the mass and {width:.2g} times the width of those known would have been found "
-            f"with probability {found:.2f} only.",
-            found,
+            f"A mode with a quarter of the mass, {width:.2g} times as wide as those known and {WHERE[weakest]}, would "
+            f"have been found with probability {found[weakest]:.2f} only.",
+            found[weakest],
             "Raise tune and draws, or start chains wherever you suspect a mode.",
         )

@@ -19,6 +19,12 @@ MASS_ERROR = 0.1
 FORGOTTEN = 0.8
 """The correlation of the chains' mean positions from one rung to the next below which they forget where they were."""
 
+SEARCH_PLACES = ("inside", "near", "far")
+"""The places where it is known what the search would have found: inside the known modes, up to ten widths beyond the
+rim of one, and 10 to 100 widths."""
+FAR_APART = 30.0
+"""The widths between known modes from which on others may be far away."""
+
 
 def temperature(beta: float) -> float:
     """Return the temperature 1 / beta; inf is the prior."""
@@ -132,10 +138,13 @@ class Climb:
 
 @dataclass(frozen=True)
 class LearntReference:
-    """The record of the reference in which the ladder ends, a mixture of Gaussians, and of the way down from it."""
+    """The record of the reference in which the ladder ends, a mixture of Gaussians, and of the way down from it.
+
+    Where tails are heavy some parts are Student's t with two degrees of freedom.
+    """
 
     parts: int
-    """The number of Gaussians."""
+    """The number of parts."""
     broad: bool
     """Whether it is one Gaussian over all modes, because there are more modes than can be known."""
     overlap: float
@@ -144,9 +153,15 @@ class LearntReference:
     """The rungs from the reference, beta = 0, down to beta = 1. Energies are -log density + log q."""
     shifts: int = 0
     """The number of displacements that lead from mode to mode, by which chains jump where ``broad``."""
+    heavy: int = 0
+    """The number of parts with heavy tails."""
+    ran_away: bool = False
+    """Whether chains ran away from heat, because the tails of the posterior are heavy."""
 
     def __str__(self) -> str:
         shape = "one Gaussian" if self.parts == 1 else f"{self.parts} Gaussians around the modes"
+        if self.heavy:
+            shape = f"{counted(self.parts, 'part')} around the modes, {self.heavy} of them with heavy tails"
         shape += f", over all modes, between which {self.shifts} displacements lead" if self.shifts else ""
         shape += ", over all modes" if self.broad and not self.shifts else ""
         return f"{shape}; {self.overlap:.0%} of its draws would do for draws of the posterior"
@@ -156,26 +171,43 @@ class LearntReference:
 class SearchPower:
     """What the search for modes would have found: the share of needles, put at random places, that it would have seen.
 
-    A needle is a Gaussian of the shape of the nearest mode. The places are those where most probes were, from the rim
-    of the modes that are known to about ten widths further out.
+    A needle is a Gaussian of the shape of the nearest mode.
     """
 
     widths: tuple[float, ...]
     """The widths of the needles, in units of the nearest mode's."""
     log_odds: tuple[float, ...]
     """The logs of the odds of their mass."""
-    found: tuple[tuple[float, ...], ...]
-    """The share of needles that would have been found, for each width and each of the odds."""
+    found: tuple[tuple[tuple[float, ...], ...], ...]
+    """The share of needles that would have been found, for each of SEARCH_PLACES, each width and each of the odds; nan
+    where none would be a mode of its own."""
     probes: int
     """The number of points that were looked at."""
     dim: int
     """The dimension of the position."""
+    narrowest: float = 1.0
+    """The width of the narrowest mode that is known, in units of the widest."""
+    furthest: float = 0.0
+    """The distance of the mode that is furthest from its neighbours, in its own widths; 0 if only one is known."""
 
-    def at(self, mass: float, width: float) -> float:
-        """Return the share for a needle of this mass and width, interpolated; widths beyond the largest count as it."""
+    def at(self, mass: float, width: float, place: str | None = None) -> float:
+        """Return the share for a needle of this mass and width, interpolated.
+
+        ``place`` is one of SEARCH_PLACES; None for the least over all places where one of the known modes could be.
+        Needles narrower than all that were tried count as missed. For wider ones it is nan, since they were not tried.
+        """
+        if place is None:
+            found = [self.at(mass, width, place) for place in self.relevant]
+            return float(np.nanmin(found)) if np.isfinite(found).any() else math.nan
         odds = math.log(mass / (1 - mass))
-        by_width = [float(np.interp(odds, self.log_odds, row)) for row in self.found]
-        return float(np.interp(math.log(width), np.log(self.widths), by_width, left=0.0))
+        rows = self.found[SEARCH_PLACES.index(place)]
+        by_width = [float(np.interp(odds, self.log_odds, row)) for row in rows]
+        return float(np.interp(math.log(width), np.log(self.widths), by_width, left=0.0, right=math.nan))
+
+    @property
+    def relevant(self) -> tuple[str, ...]:
+        """The places where one of the known modes could be: those far away count if modes are as far apart."""
+        return SEARCH_PLACES if self.furthest > FAR_APART else SEARCH_PLACES[:2]
 
 
 @dataclass(frozen=True, repr=False)

@@ -50,6 +50,8 @@ class Stay(NamedTuple):
     """The finder, which knows the draws made in every mode."""
     found: Found
     """The modes, their Gaussians fitted to these draws."""
+    ran_away: bool
+    """Whether chains ran away from heat before."""
     reference: Reference
     """The reference, q."""
     broad: bool
@@ -101,11 +103,18 @@ class Referred(NamedTuple):
 
 
 def stay_in_modes(
-    context: WarmupContext, state: RunState, kernel: Kernel, pilot: Pilot, finder: ModeFinder, found: Found
+    context: WarmupContext,
+    state: RunState,
+    kernel: Kernel,
+    pilot: Pilot,
+    finder: ModeFinder,
+    found: Found,
+    ran_away: bool = False,
 ) -> Stay:
     """Put chains into every mode that was ``found``, let them stay there, and fit the reference to what they see.
 
-    ``state`` holds the chains wherever they are.
+    ``state`` holds the chains wherever they are; ``ran_away`` tells whether they ran away from heat, so that the
+    reference may need heavy tails.
     """
     plan = context.plan
     state = _spread(context, state, found)
@@ -121,7 +130,7 @@ def stay_in_modes(
         reference = around_all(seen, BROAD_INFLATION, late.dtype).folded(context.fold)
         shifts, looked = find_shifts(context.energy_fn, found.minima, finder.scale, flat)
     else:
-        reference, looked = _around_modes(context, again, len(finder.draws))
+        reference, looked = _around_modes(context, again, len(finder.draws), ran_away)
     points = reference.draws(max(REFERENCE_DRAWS, plan.chains), seed=len(finder.draws))
     high = energies_and_gradients(context.energy_fn, points)[0] - reference.energies(points)
     low = np.asarray(made.draws.total_energy, float)[-len(late) :] - reference.energies(late)
@@ -134,6 +143,7 @@ def stay_in_modes(
         step_size=made.step_size,
         finder=finder,
         found=again,
+        ran_away=ran_away,
         reference=reference,
         broad=broad,
         shifts=shifts,
@@ -196,7 +206,9 @@ def come_down(context: WarmupContext, kernel: Kernel, pilot: Pilot, stay: Stay) 
         moves,
     )
     shifts = 0 if stay.shifts is None else stay.shifts.num
-    record = LearntReference(reference.num_parts, stay.broad, stay.overlap, done.climb.down, shifts)
+    record = LearntReference(
+        reference.num_parts, stay.broad, stay.overlap, done.climb.down, shifts, reference.num_heavy, stay.ran_away
+    )
     return Referred(inner, record, well, done.climb, done.state, done.draws, done.gradients)
 
 
@@ -224,15 +236,17 @@ def _spread(context: WarmupContext, state: RunState, found: Found) -> RunState:
     return state._replace(sahmc=state.sahmc._replace(chains=there.chains))
 
 
-def _around_modes(context: WarmupContext, found: Found, seed: int) -> tuple[Reference, int]:
+def _around_modes(context: WarmupContext, found: Found, seed: int, ran_away: bool) -> tuple[Reference, int]:
     """Return a reference around all modes that were ``found``, and the energies computed.
 
     Modes are described by draws, by curvature, or by both: where a mode is narrow in the middle and wide outside, each
-    sees what the other does not.
+    sees what the other does not. Where chains ``ran_away`` from heat, they are described by a t as well.
     """
     pictures = [Parts.of(found.modes)]
     if found.by_curvature is not found.modes and 2 * len(pictures[0].mode) <= MOST_MODES:
         pictures.append(Parts.of(found.by_curvature))
+        if ran_away and 3 * len(pictures[0].mode) <= MOST_MODES:
+            pictures.append(pictures[-1].with_heavy_tails())
     num = max(REFERENCE_DRAWS, DRAWS_PER_PART * len(pictures) * len(pictures[0].mode))
 
     def energy(points: np.ndarray) -> np.ndarray:

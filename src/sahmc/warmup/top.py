@@ -106,7 +106,7 @@ def choose_top(context: WarmupContext, piloted: PilotOutcome, found: Landscape) 
         return Top(_without(context), beside, quarter, pilot, found)
     assert pilot is not None and searched is not None and heat is not None
     kernel = _for_all_modes(piloted, searched)
-    stay = stay_in_modes(context, found.state, kernel, pilot, found.finder, searched)
+    stay = stay_in_modes(context, found.state, kernel, pilot, found.finder, searched, heat.ran_away)
     found = found._replace(
         state=stay.state,
         finder=stay.finder,

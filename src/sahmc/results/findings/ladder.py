@@ -87,6 +87,16 @@ def check_ladder(record: RunRecord) -> Iterator[Finding]:
             len(climb.down),
             f"Raise tune to {math.ceil(1.2 * LEAST_RUNGS / len(climb.down) * tune / 100) * 100} or more.",
         )
+    reference = record.warmup.reference
+    if reference is not None and reference.ran_away and not reference.heavy:
+        yield Finding(
+            "tails",
+            WARNING,
+            "The tails are so heavy that chains run away from heat, and the reference in which the ladder ends has "
+            "lighter ones: the errors of quantities far out may be larger than stated.",
+            float(reference.parts),
+            "Give prior and likelihood apart, as a sahmc.Model, or raise draws.",
+        )
     if record.settings["reference"]:
         return  # heat is not what joins the modes
     if climb.ran_away and climb.hottest < LOW_TOP and len(climb.down) > 2:

@@ -73,9 +73,12 @@ class Target:
             return self.masses
         return self.mean if len(self.masses) == 1 else np.concatenate([self.mean, self.masses])
 
-    def worst_z(self, result: HasExpectation) -> float:
-        """Return the largest error of a run, in standard errors: its own and that of the truth together."""
-        found = result.expectation(self.answers)
+    def worst_z(self, result: HasExpectation | Expectation) -> float:
+        """Return the largest error of a run, in standard errors: its own and that of the truth together.
+
+        ``result`` may be the expectation of ``answers`` too.
+        """
+        found = result if isinstance(result, Expectation) else result.expectation(self.answers)
         error = np.hypot(found.mcse, self.error)
         off = np.abs(found.mean - self.truth)
         return float(np.max(np.where(off > 1e-6, off / np.maximum(error, 1e-12), 0.0)))
