@@ -4,6 +4,7 @@ python benchmarks/needles.py widths --seeds 20 --jobs 2     # two Gaussians, fro
 python benchmarks/needles.py spike --seeds 20 --jobs 2      # the 10-D spike and slab, prior apart and raw
 python benchmarks/needles.py spike --budgets "16384 chains" --jobs 1     # the same on a GPU
 python benchmarks/needles.py power --needles 200 --jobs 2   # needles planted at random: found as often as stated?
+python benchmarks/needles.py power --place far --needles 100 --jobs 2    # the same far from the modes, or "inside"
 python benchmarks/needles.py many --seeds 3 --jobs 2        # more modes than 32
 """
 
@@ -25,6 +26,9 @@ BUDGETS = {
     "four times": {"draws": 4000, "tune": 4000},
     "16384 chains": {"chains": 16384, "draws": 50, "tune": 100},
 }
+
+REACH = {"inside": (0.0, 0.0), "near": (0.0, 10.0), "far": (10.0, 100.0)}
+"""How many widths beyond the rim of a mode needles are planted."""
 
 
 def sample(*args, **kwargs):
@@ -121,7 +125,7 @@ def bases():
 
 def power_task(task):
     """One base: needles at random places, whether a run finds each, and how probable a run without it calls that."""
-    name, seed, count = task
+    name, seed, count, place = task
     import jax
     import jax.numpy as jnp
     from scipy.optimize import minimize
@@ -137,7 +141,8 @@ def power_task(task):
         k = rng.integers(len(minima))
         width = math.exp(rng.uniform(math.log(0.13), math.log(0.6)))
         mass = 1 / (1 + math.exp(-rng.uniform(-3.0, 1.5)))
-        reach = 1.25 * ((1.25 + 10 / math.sqrt(dim)) / 1.25) ** rng.random()
+        low, high = (1.25 + beyond / math.sqrt(dim) for beyond in REACH[place])
+        reach = 1.0 if place == "inside" else low * (high / low) ** rng.random()
         centre = minima[k] + reach * factors[k] @ rng.normal(size=dim)
         nearest = int(np.argmin([np.linalg.norm(centre - m) for m in minima]))
         inverse = np.linalg.inv(width * factors[nearest])
@@ -153,7 +158,7 @@ def power_task(task):
 
         run, _ = sample(lambda z, parts=parts: jnp.logaddexp(*parts(z)), start, random_seed=1000 * seed + len(rows))
         inside = run.expectation(lambda z, parts=parts: (parts(z)[0] > parts(z)[1]).astype(float))
-        rows.append({"stated": base.search_power(mass, width), "found": float(inside.mean) > mass / 2})
+        rows.append({"stated": base.search_power(mass, width, place), "found": float(inside.mean) > mass / 2})
     return name, rows
 
 
@@ -243,6 +248,7 @@ def main():
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--kinds", default="prior apart,raw")
     parser.add_argument("--needles", type=int, default=200)
+    parser.add_argument("--place", choices=list(REACH), default="near")
     parser.add_argument("--budgets", default="default,four times")
     parser.add_argument("--jobs", type=int, default=2)
     args = parser.parse_args()
@@ -256,7 +262,7 @@ def main():
         tasks = [(kind, b, s) for b in budgets for s in runs for kind in args.kinds.split(",")]
         work, table = spike_task, found_table
     elif args.what == "power":
-        tasks = [(name, k, max(1, args.needles // 10)) for k in range(2) for name in bases()]
+        tasks = [(name, k, max(1, args.needles // 10), args.place) for k in range(2) for name in bases()]
         work, table = power_task, power_table
     else:
         names = ("49 on a grid", "64 corners, d = 6", "GMM40, d = 2", "GMM40, d = 50")

@@ -69,3 +69,8 @@ def test_heavy_tails_are_taken_where_the_posterior_has_them(heavy):
 
     reference, _ = fit_reference([WIDE, WIDE.with_heavy_tails()], energy, 4000, 0, np.float32)
     assert reference.num_heavy == heavy and reference.num_parts == 1
+
+
+def test_parts_that_nobody_wants_are_left_out():
+    reference, _ = fit_reference([WIDE, NARROW, WIDE.with_heavy_tails()], TWO, 6000, 0, np.float32)
+    assert reference.num_parts == 2 and not reference.num_heavy

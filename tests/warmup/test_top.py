@@ -2,12 +2,25 @@
 
 import warnings
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.stats import logistic
 
 import sahmc
-from sahmc.warmup.top import LEAST_PRIOR_OVERLAP, PRIOR_OVERLAP, _overlap_that_pays
+from sahmc import Model
+from sahmc.landscape.reference import around_all
+from sahmc.models.energy import trace_energy
+from sahmc.tilt.bridge import bridge_to_reference
+from sahmc.warmup.top import (
+    LEAST_PRIOR_OVERLAP,
+    PRIOR_DRAWS,
+    PRIOR_INFLATION,
+    PRIOR_OVERLAP,
+    _overlap_that_pays,
+    prior_mass,
+)
 
 DIM, WIDE, CONSTANT = 4, 1000.0, 5.0
 
@@ -48,6 +61,22 @@ def test_a_long_way_to_the_prior_is_left_out(long_way):
         warnings.simplefilter("ignore")
         other, _ = run(model(WIDE, CONSTANT), reference=False)
     assert other.warmup.reference is None and len(other.warmup.theta) > 8
+
+
+def test_the_mass_of_a_prior_is_not_flattered_by_the_fit():
+    """A Gaussian is closer to the draws that it was fitted to than to the prior, the more so in many dimensions."""
+    dim = 30
+    prior = Model(lambda x: 0.0 * x[0], lambda x: jnp.sum(jax.nn.log_sigmoid(x) + jax.nn.log_sigmoid(-x)))
+    energy_fn = trace_energy(prior, lambda flat: flat, jnp.zeros(dim), True)
+    position = np.random.default_rng(0).logistic(size=(12, 32, dim)).astype(np.float32)
+    base = np.sum(np.logaddexp(0, position) + np.logaddexp(0, -position), axis=2)
+    mass, error = prior_mass(energy_fn, position, base)
+    assert abs(mass) < 4 * error < 0.6
+    gaussian = around_all(position.reshape(-1, dim), PRIOR_INFLATION, np.float32)
+    points = gaussian.draws(PRIOR_DRAWS, seed=0)
+    low, high = base - gaussian.energies(position), -logistic.logpdf(points).sum(axis=1) - gaussian.energies(points)
+    flattered = bridge_to_reference(low.T, np.full(low.T.shape, 1 / low.size), high)
+    assert flattered.mean < -4 * flattered.mcse
 
 
 def test_the_mass_of_a_prior_is_measured_unless_it_is_said_to_be_1(long_way, tmp_path):

@@ -18,6 +18,8 @@ EVEN_SHARE = 0.5
 """The share of q that all modes have alike; the rest goes by their masses."""
 EM_STEPS = 50
 """The steps of expectation maximisation by which parts are weighed."""
+LEAST_SHARE = 1e-3
+"""The share of the weight of its mode below which a part is left out."""
 WORTH = 0.02
 """The nats, as a mean over the posterior, by which more parts must be better than fewer: each costs in every move."""
 
@@ -113,8 +115,16 @@ def fit_reference(
     fitted = [_fit_weights(log_part[choice], share) for choice in choices]
     best = max(score for _, score in fitted)
     k = next(k for k, (_, score) in enumerate(fitted) if score >= best - WORTH)
-    chosen = every.chosen(choices[k])
-    return chosen.weighed(even_weights(chosen, fitted[k][0]), dtype), len(points)
+    chosen, weight = every.chosen(choices[k]), fitted[k][0]
+    wanted = _wanted(chosen, weight)
+    chosen = chosen.chosen(wanted)
+    return chosen.weighed(even_weights(chosen, weight[wanted]), dtype), len(points)
+
+
+def _wanted(parts: Parts, weight: np.ndarray) -> np.ndarray:
+    """Return the numbers of those of ``parts`` that have more than LEAST_SHARE of the weight of their mode."""
+    by_mode = np.bincount(parts.mode, weight)
+    return np.flatnonzero(weight > LEAST_SHARE * by_mode[parts.mode])
 
 
 def _fit_weights(log_part: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, float]:

@@ -25,6 +25,8 @@ SIZES = (64, sum(NEEDLES.values()))
 """The numbers of needles for which a program is compiled."""
 LOG2_WIDTHS, FULL_DIM = np.arange(-3.0, 0.1, 0.375), 8
 """The logs of the widths of needles in up to FULL_DIM dimensions; in more, the least volume is the same."""
+FEWEST_NEEDLES = 8
+"""The number of needles that must be a mode of their own, where they are put, to tell which share is found."""
 LOG_ODDS = np.linspace(-7.0, 7.0, 29)
 """The logs of the odds of the mass that are tried."""
 DOMINATED = 0.0
@@ -57,8 +59,8 @@ def measure_power(basins: BasinMap, looks: list[Look], seed: int) -> SearchPower
     own = _log_peak(pictures, owner[:, None])[..., None] + LOG_ODDS > -base[:, None, None] + DOMINATED
     found, ends = list[Any](), np.cumsum(list(NEEDLES.values()))[:-1]
     for both, each in zip(np.split(seen & own, ends), np.split(own, ends), strict=True):
-        with np.errstate(invalid="ignore"):  # where none would be a mode of its own
-            share = np.round(both.sum(axis=0) / each.sum(axis=0), 4)
+        count = each.sum(axis=0)
+        share = np.where(count < FEWEST_NEEDLES, np.nan, np.round(both.sum(axis=0) / np.maximum(count, 1), 4))
         found.append(tuple(map(tuple, share.tolist())))
     return SearchPower(
         widths=tuple(widths.tolist()),
@@ -88,12 +90,13 @@ def _needed(pictures: Pictures, mode: int, centres: np.ndarray, look: Look, prob
     found = np.full((len(centres), len(widths)), np.inf)
     room = next(size for size in SIZES if size >= len(centres))
     padded = np.resize(centres, (room, pictures.dim))
-    whiten = np.linalg.inv(pictures.factor[mode]) if pictures.factor.shape[1] > 1 else np.eye(pictures.dim)
+    whiten = np.linalg.inv(pictures.factor[mode]) if pictures.has_factors else np.eye(pictures.dim)
     known = padded, pictures.minimum[mode], whiten, 0.5 / widths**2
     nearest = _nearest(*(jnp.asarray(part, jnp.float32) for part in known), *probes)
-    bests, squares = (np.asarray(part)[:, : len(centres)] for part in nearest)
+    bests = np.asarray(nearest)[:, : len(centres)]
+    squares = np.sum(((centres - look.position[bests]) @ whiten.T) ** 2, axis=2)
     peak = _log_peak(pictures, mode)
-    for j, (width, best, square) in enumerate(zip(widths, bests, squares[..., None].astype(float), strict=True)):
+    for j, (width, best, square) in enumerate(zip(widths, bests, squares[..., None], strict=True)):
         energy = square / (2 * width**2) - peak[j] - LOG_ODDS
         dominates = -energy > -look.energy[best, None] + DOMINATED
         strange = pictures.strange(mode, energy, square / width**4)
@@ -110,8 +113,8 @@ def _nearest(
     narrow: Float[Array, " widths"],
     points: Float[Array, "points dim"],
     energy: Float[Array, " points"],
-) -> tuple[Int[Array, "widths centres"], Float[Array, "widths centres"]]:
-    """Return the point at which needles of all widths at each centre exceed the rest most, and its squared distance.
+) -> Int[Array, "widths centres"]:
+    """Return the point at which needles of all widths at each centre exceed the rest most.
 
     Distances are in units of the width of a mode, by its ``minimum`` and the matrix ``whiten``. ``narrow`` is 1 / 2 w^2
     for each width w.
@@ -121,7 +124,6 @@ def _nearest(
         square = jnp.maximum(jnp.sum(one**2, axis=1)[:, None] + jnp.sum(two**2, axis=1) - 2 * one @ two.T, 0.0)
 
     def at(scale: Float[Array, ""]) -> Any:
-        best = jnp.argmin(square * scale - energy, axis=1)
-        return best, jnp.take_along_axis(square, best[:, None], axis=1)[:, 0]
+        return jnp.argmin(square * scale - energy, axis=1)
 
     return jax.lax.map(at, narrow)

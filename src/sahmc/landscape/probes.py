@@ -87,6 +87,11 @@ class Pictures(NamedTuple):
         return self.log_mass + self.energy
 
     @property
+    def has_factors(self) -> bool:
+        """Whether the curvature of modes was measured."""
+        return self.factor.shape[1] == self.dim
+
+    @property
     def narrowest(self) -> float:
         """The width of the narrowest mode that counts, in units of that of the widest."""
         width = self.log_width[self._counted] / self.dim
@@ -98,7 +103,7 @@ class Pictures(NamedTuple):
         some, found = self._counted, [0.0]
         for k in some if len(some) > 1 else []:
             away = self.minimum[some[some != k]] - self.minimum[k]
-            away = away if self.factor.shape[1] == 1 else np.linalg.solve(self.factor[k], away.T).T
+            away = np.linalg.solve(self.factor[k], away.T).T if self.has_factors else away
             found.append(np.linalg.norm(away, axis=1).min())
         return float(max(found))
 
@@ -124,6 +129,8 @@ class Pictures(NamedTuple):
         low = np.array([1.0, NEAREST_WIDTH, widest, FAR_WIDTH, SPARSE_WIDTH])[band]
         high = np.array([1.0, widest, furthest, FURTHEST_WIDTH, SPARSE_WIDTH])[band]
         noise = rng.normal(size=(num, self.dim))
+        if place in ("near", "far"):
+            noise *= math.sqrt(self.dim) / np.linalg.norm(noise, axis=1, keepdims=True)
         noise *= (low * (high / low) ** rng.random(num))[:, None]
         points = self.minimum[mode] + self._by_mode(mode, noise, transposed=False)
         sparse = np.flatnonzero(band == names.index("sparse"))
@@ -164,7 +171,7 @@ class Pictures(NamedTuple):
 
     def _by_mode(self, mode: np.ndarray, vectors: np.ndarray, transposed: bool) -> np.ndarray:
         """Return vectors (point, dim) times the factors of their modes, or the transposed ones."""
-        if self.factor.shape[1] == 1:
+        if not self.has_factors:
             return vectors
         made = np.empty_like(vectors)
         for k in np.unique(mode):

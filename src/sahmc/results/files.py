@@ -29,7 +29,7 @@ from sahmc.tilt.tilts import Tilt
 if TYPE_CHECKING:
     import xarray as xr
 
-FORMAT = 3
+FORMAT = 4
 """The number of the layout that is written, and the only one that is read."""
 SEALED = ("sahmc_format", "counts", "num_gradients", "warmup", "structure", "labels", "settings", "findings", "groups")
 """The attributes that are read back."""

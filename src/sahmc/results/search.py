@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-
-import numpy as np
 
 from sahmc._support.validate import is_number, require
 from sahmc.results.findings.words import WARNING
@@ -55,13 +54,19 @@ def search_in_words(record: RunRecord) -> str:
     power = record.warmup.power
     if power is None:
         return ""
-    width = needle_width(power)
-    inside, near, far = (power.at(MASS, width, place) for place in SEARCH_PLACES)
+    found, width = _found(power, SEARCH_PLACES), needle_width(power)
+    far = found.pop("far", math.nan)
     return (
         f"search for modes: one with a quarter of the mass, {width:.2g} times as wide as those known, would have been "
-        f"found with probability {float(np.nanmin([inside, near])):.2f} within ten widths of one, "
+        f"found with probability {min(found.values(), default=math.nan):.2f} within ten widths of one, "
         f"{far:.2f} at 10 to 100 widths"
     )
+
+
+def _found(power: SearchPower, places: tuple[str, ...]) -> dict[str, float]:
+    """Return the probability that the needle would have been found at each of ``places`` for which it is known."""
+    found = {place: power.at(MASS, needle_width(power), place) for place in places}
+    return {place: share for place, share in found.items() if not math.isnan(share)}
 
 
 def check_search(record: RunRecord) -> Iterator[Finding]:
@@ -69,10 +74,9 @@ def check_search(record: RunRecord) -> Iterator[Finding]:
     power = record.warmup.power
     if power is None:
         return
-    width = needle_width(power)
-    found = {place: power.at(MASS, width, place) for place in power.relevant}
-    weakest = min(found, key=lambda place: found[place])
-    if found[weakest] < LEAST_POWER:
+    found, width = _found(power, power.relevant), needle_width(power)
+    weakest = min(found, key=lambda place: found[place], default="near")
+    if found.get(weakest, 1.0) < LEAST_POWER:
         yield Finding(
             "search",
             WARNING,

@@ -23,7 +23,7 @@ SEARCH_PLACES = ("inside", "near", "far")
 """The places where it is known what the search would have found: inside the known modes, up to ten widths beyond the
 rim of one, and 10 to 100 widths."""
 FAR_APART = 30.0
-"""The widths between known modes from which on others may be far away."""
+"""The widths between the rims of known modes from which on others may be far away."""
 
 
 def temperature(beta: float) -> float:
@@ -161,7 +161,8 @@ class LearntReference:
     def __str__(self) -> str:
         shape = "one Gaussian" if self.parts == 1 else f"{self.parts} Gaussians around the modes"
         if self.heavy:
-            shape = f"{counted(self.parts, 'part')} around the modes, {self.heavy} of them with heavy tails"
+            shape = f"{self.parts} parts around the modes, {self.heavy} of them with heavy tails"
+            shape = "one Student's t with two degrees of freedom" if self.parts == 1 else shape
         shape += f", over all modes, between which {self.shifts} displacements lead" if self.shifts else ""
         shape += ", over all modes" if self.broad and not self.shifts else ""
         return f"{shape}; {self.overlap:.0%} of its draws would do for draws of the posterior"
@@ -180,7 +181,7 @@ class SearchPower:
     """The logs of the odds of their mass."""
     found: tuple[tuple[tuple[float, ...], ...], ...]
     """The share of needles that would have been found, for each of SEARCH_PLACES, each width and each of the odds; nan
-    where none would be a mode of its own."""
+    where hardly any would be a mode of its own."""
     probes: int
     """The number of points that were looked at."""
     dim: int
@@ -189,6 +190,10 @@ class SearchPower:
     """The width of the narrowest mode that is known, in units of the widest."""
     furthest: float = 0.0
     """The distance of the mode that is furthest from its neighbours, in its own widths; 0 if only one is known."""
+
+    def __post_init__(self) -> None:
+        if len(self.found) != len(SEARCH_PLACES) or not isinstance(self.found[0][0], tuple):
+            raise TypeError("found must hold a table for each of SEARCH_PLACES")  # a record of an earlier version
 
     def at(self, mass: float, width: float, place: str | None = None) -> float:
         """Return the share for a needle of this mass and width, interpolated.
@@ -207,7 +212,7 @@ class SearchPower:
     @property
     def relevant(self) -> tuple[str, ...]:
         """The places where one of the known modes could be: those far away count if modes are as far apart."""
-        return SEARCH_PLACES if self.furthest > FAR_APART else SEARCH_PLACES[:2]
+        return SEARCH_PLACES if self.furthest > FAR_APART + math.sqrt(self.dim) else SEARCH_PLACES[:2]
 
 
 @dataclass(frozen=True, repr=False)

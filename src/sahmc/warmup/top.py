@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from sahmc._support.traced import TracedFunction
 from sahmc.kernels.base import Kernel
 from sahmc.landscape.curvature import correlated_covariance
 from sahmc.landscape.mode_finder import Found
@@ -16,9 +17,9 @@ from sahmc.landscape.parts import Parts
 from sahmc.landscape.reference import Reference, around_all
 from sahmc.landscape.shifts import Shifts
 from sahmc.results.warmup_record import MASS_ERROR, Climb, LearntReference, Pilot
-from sahmc.run.move import Draw
 from sahmc.run.start import evaluate_starts
 from sahmc.tilt.bridge import bridge_to_reference
+from sahmc.tilt.importance import Expectation
 from sahmc.warmup.curve import LEAST_INSIDE, fit_curve
 from sahmc.warmup.explore import Landscape
 from sahmc.warmup.pilot import PilotOutcome
@@ -116,7 +117,8 @@ def choose_top(context: WarmupContext, piloted: PilotOutcome, found: Landscape) 
     )
     mass = None
     if plan.has_prior and piloted.prior is not None and not plan.prior_normalised:
-        mass = prior_mass(context, piloted.prior)
+        position, base = (np.asarray(part) for part in (piloted.prior.position, piloted.prior.base_energy))
+        mass = prior_mass(context.energy_fn, position, base)
     if prior_is_better(stay, searched, mass, length) if plan.has_prior else heat_is_better(stay, searched, heat):
         return Top(_without(context, spent=plan.stay_moves), beside, quarter, pilot, found, stay, prior_mass=mass)
     referred = come_down(context, kernel, pilot, stay)
@@ -195,21 +197,31 @@ def heat_is_better(stay: Stay, found: Found, heat: Climb) -> bool:
     return joins and not stay.broad and stay.overlap < LEAST_OVERLAP
 
 
-def prior_mass(context: WarmupContext, draws: Draw) -> tuple[float, float]:
-    """Return the log of the mass of the prior and its error, by a bridge between ``draws`` of it and a Gaussian.
+def prior_mass(energy_fn: TracedFunction, position: np.ndarray, base: np.ndarray) -> tuple[float, float]:
+    """Return the log of the mass of the prior and its error, by bridges between draws of it and a Gaussian.
 
-    Draws are arrays (draw, chain, ...). The error is infinite if chains disagree on what the prior looks like.
+    ``position`` and ``base`` are the positions (draw, chain, dim) of these draws, and -log prior there. The Gaussian is
+    fitted to half of the chains, and the bridge leads to it from the other half: to the draws that it was fitted to it
+    would seem closer than it is. Both halves take their turn. The error is infinite if chains disagree on what the
+    prior looks like.
     """
-    assert draws.base_energy is not None
-    flat = draws.position.reshape(-1, draws.position.shape[-1])
+    half = np.arange(position.shape[1]) % 2
+    found = [_mass_by(energy_fn, position, base, half == k) for k in (0, 1)]
+    mean, gap = 0.5 * (found[0].mean + found[1].mean), 0.5 * abs(float(found[0].mean - found[1].mean))
+    error = max(0.5 * math.hypot(*(float(one.mcse) for one in found)), gap)
+    return float(mean), error if _agree(position) else math.inf
+
+
+def _mass_by(energy_fn: TracedFunction, position: np.ndarray, base: np.ndarray, fitted: np.ndarray) -> Expectation:
+    """Return the log of the mass of the prior, by a Gaussian ``fitted`` to the draws of some chains (chain,)."""
+    flat = position[:, fitted].reshape(-1, position.shape[-1])
     gaussian = around_all(flat, PRIOR_INFLATION, flat.dtype)
     points = gaussian.draws(PRIOR_DRAWS, seed=len(flat))
-    base = evaluate_starts(context.energy_fn, jnp.asarray(points))[1].chains.base
-    assert base is not None
-    low = (np.asarray(draws.base_energy, float) - gaussian.energies(draws.position)).T
-    high = np.asarray(base.energy, float) - gaussian.energies(points)
-    found = bridge_to_reference(low, np.full(low.shape, 1 / low.size), high)
-    return float(found.mean), float(found.mcse) if _agree(draws.position) else math.inf
+    there = evaluate_starts(energy_fn, jnp.asarray(points))[1].chains.base
+    assert there is not None
+    low = (base.astype(float) - gaussian.energies(position))[:, ~fitted].T
+    high = np.asarray(there.energy, float) - gaussian.energies(points)
+    return bridge_to_reference(low, np.full(low.shape, 1 / low.size), high)
 
 
 def _agree(position: np.ndarray) -> bool:

@@ -36,6 +36,9 @@ LOW_TOP = 3.0
 MANY_MODES = 20
 """The known modes from which on a search that still brought new ones is reported; where there are few, points of one
 that bends were taken for several."""
+GOOD_OVERLAP = 0.8
+"""The share of the draws of a reference that would do for draws of the posterior from which on its tails are good
+enough."""
 LEAST_RUNGS = 10
 """The number of temperatures that the climb should have."""
 
@@ -88,13 +91,13 @@ def check_ladder(record: RunRecord) -> Iterator[Finding]:
             f"Raise tune to {math.ceil(1.2 * LEAST_RUNGS / len(climb.down) * tune / 100) * 100} or more.",
         )
     reference = record.warmup.reference
-    if reference is not None and reference.ran_away and not reference.heavy:
+    if reference is not None and reference.ran_away and not reference.heavy and reference.overlap < GOOD_OVERLAP:
         yield Finding(
             "tails",
             WARNING,
             "The tails are so heavy that chains run away from heat, and the reference in which the ladder ends has "
             "lighter ones: the errors of quantities far out may be larger than stated.",
-            float(reference.parts),
+            reference.overlap,
             "Give prior and likelihood apart, as a sahmc.Model, or raise draws.",
         )
     if record.settings["reference"]:
