@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
-from ordinary_truth import Problem, linear_truth
+from ordinary_truth import Problem, linear_truth, random_walk_truth
 
 SEED = 20
 
@@ -330,7 +330,8 @@ def local_level(width, unit):
     near = {"step": 1.0, "noise": 1.0, "level": level}
     y = level + rng.normal(size=100)
     args = (y * unit, width * unit, width * unit)
-    return _problem(local_level_model, args, near, dict.fromkeys(near, 1), unit, 100)
+    exact = partial(random_walk_truth, y, width, width)
+    return _problem(local_level_model, args, near, dict.fromkeys(near, 1), unit, 100, exact)
 
 
 def ordinal_model(x, y, slope_sd, cut_sd):

@@ -98,6 +98,31 @@ def linear_truth(x, y, sd, noise, centre=0.0, learnt=True) -> Truth:
     return Truth(moments, float(log_z))
 
 
+def random_walk_truth(y, step_sd, noise_sd) -> Truth:
+    """Return the truth of y ~ Normal(level, noise), level a random walk from 0, step and noise half-normal.
+
+    Levels are integrated out by algebra, step and noise by quadrature on their logs.
+    """
+    from_steps = np.tril(np.ones((len(y), len(y))))
+    size, way = np.linalg.eigh(from_steps @ from_steps.T)
+    along, log_step, log_noise = way.T @ y, np.linspace(-3, 2, 150), np.linspace(-3, 1.5, 150)
+    step, noise = np.exp(log_step)[:, None, None], np.exp(log_noise)[None, :, None]
+    var = step**2 * size + noise**2
+    log_p = -0.5 * np.sum(np.log(2 * np.pi * var) + along**2 / var, axis=2)
+    for log_sd, prior_sd in ((log_step[:, None], step_sd), (log_noise[None], noise_sd)):
+        log_p = log_p + 0.5 * np.log(2 / np.pi) - np.log(prior_sd) - 0.5 * np.exp(2 * log_sd) / prior_sd**2 + log_sd
+    log_z = logsumexp(log_p)
+    weight = np.exp(log_p - log_z)
+    means = (step**2 * size / var * along) @ way.T
+    mean = np.einsum("ij,ijk->k", weight, means)
+    spread = np.einsum("ij,ijk->k", weight, (step**2 * size * noise**2 / var) @ (way**2).T + (means - mean) ** 2)
+    moments = {"level": Moments(mean, np.sqrt(spread))}
+    for name, value, share in (("step", np.exp(log_step), weight.sum(1)), ("noise", np.exp(log_noise), weight.sum(0))):
+        moments[name] = Moments(share @ value, np.sqrt(share @ (value - share @ value) ** 2))
+    cell = (log_step[1] - log_step[0]) * (log_noise[1] - log_noise[0])
+    return Truth(moments, float(log_z + np.log(cell)))
+
+
 def is_good(found: Mapping[str, Any]) -> bool:
     """Tell whether the chains of a long run agree; one may be lost in the warm-up where a likelihood explodes."""
     return found["rhat"] < RHAT and found["divergences"] <= DIVERGING * 4 * found["draws"]
