@@ -16,6 +16,7 @@ import sahmc
 from sahmc.models.model import Labels
 from sahmc.run import loop as run
 from sahmc.run.live import Live
+from sahmc.sampling import outcome
 
 
 def normal(x):
@@ -381,3 +382,20 @@ def test_a_flat_log_density_is_an_error():
 def test_a_raw_key_is_a_seed():
     one, two = (quick(random_seed=jax.random.PRNGKey(5)), quick(random_seed=jax.random.key(5)))
     assert np.array_equal(one.draws, two.draws)
+
+
+def test_what_fails_after_sampling_does_not_cost_the_draws(monkeypatch, tmp_path):
+    def fail(*args):
+        raise ModuleNotFoundError("No module named 'arviz_stats'")
+
+    for name in ("examine", "check_rounding", "check_symmetry"):
+        monkeypatch.setattr(outcome, name, fail)
+    monkeypatch.setattr(Live, "find_modes", fail)
+    with pytest.warns(UserWarning, match="could not be examined .ModuleNotFoundError: No module named 'arviz_stats'"):
+        result = sahmc.sample(lambda x: -0.5 * jnp.sum(x**2), jnp.zeros(2), draws=50, tune=50, chains=4, random_seed=0)
+    said = [finding.sentence.split(" could")[0] for finding in result.findings]
+    assert sorted(said) == ["Its rounding", "The modes of the draws", "The run", "The symmetry of its draws"]
+    assert {(finding.code, finding.severity) for finding in result.findings} == {("examination", "error")}
+    assert np.asarray(result.draws).shape == (4, 50, 2)
+    result.save(tmp_path / "run.nc")
+    assert sahmc.Result.load(tmp_path / "run.nc").findings == result.findings

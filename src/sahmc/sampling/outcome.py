@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from sahmc.models.model import Labels
 from sahmc.models.positions import Unpacker
 from sahmc.models.symmetries import as_data
 from sahmc.models.symmetry import Symmetry
-from sahmc.results.findings.examine import NOT_EXAMINED, errors_first, examine
+from sahmc.results.findings.examine import NOT_EXAMINED, errors_first, examine, guarded, not_examined
 from sahmc.results.findings.modes import missed_modes
 from sahmc.results.findings.rounding import check_rounding
 from sahmc.results.findings.symmetry import check_symmetry
@@ -75,6 +75,8 @@ class Outcome(NamedTuple):
     """The seconds that each draw of the last round took."""
     looking: float
     """The seconds that it took to look at the draws."""
+    failed: tuple[Finding, ...] = ()
+    """Findings on what could not be looked at in the draws."""
 
     @property
     def missed(self) -> np.ndarray:
@@ -91,16 +93,26 @@ class Outcome(NamedTuple):
         findings: tuple[Finding, ...] = (NOT_EXAMINED,)
         if not self.presses.pressed:
             whole = self.live.has_positions
-            findings = examine(self.record, self.live.structured_positions() if whole else self.record.draws.values)
+            findings = (*self.failed, *guarded("The run", lambda: self._examined(whole)))
             if whole and any(finding.severity == ERROR for finding in findings):
-                seen, dim = self.record.modes, self.live.finder.scale.size
-                minima = np.zeros((0, dim)) if seen is None else seen.minimum
-                findings = (*check_rounding(*self.live.rounding(minima), self.record.labels), *findings)
-            findings = errors_first(
-                *check_symmetry(*self.live.asymmetry(self.record.draws.log_weight), self.warm.refuted), *findings
-            )
+                findings = (*guarded("Its rounding", self._rounding), *findings)
+            findings = errors_first(*guarded("The symmetry of its draws", self._symmetry), *findings)
         record = dataclasses.replace(self.record, findings=(*findings, *more))
         return Result(record, dataclasses.replace(self.live, further=further))
+
+    def _examined(self, whole: bool) -> Iterable[Finding]:
+        """Return what is wrong with the run; ``whole`` tells that positions were kept as they are."""
+        return examine(self.record, self.live.structured_positions() if whole else self.record.draws.values)
+
+    def _rounding(self) -> Iterable[Finding]:
+        """Return what rounding has done to the log density."""
+        seen, dim = self.record.modes, self.live.finder.scale.size
+        minima = np.zeros((0, dim)) if seen is None else seen.minimum
+        return check_rounding(*self.live.rounding(minima), self.record.labels)
+
+    def _symmetry(self) -> Iterable[Finding]:
+        """Return whether copies of draws have the same energy."""
+        return check_symmetry(*self.live.asymmetry(self.record.draws.log_weight), self.warm.refuted)
 
 
 @dataclass(frozen=True)
@@ -272,14 +284,18 @@ class Run:
             prior_mass=warm.prior_mass,
             warmup_draws=None if warm.draws is None else draw_record(warm.draws, self.unpack, normalise=False),
         )
-        if warm.beside is not None and whole and self.ready.plan.adapt == "tune":
-            record = dataclasses.replace(record, bridge=_bridge(record, warm.beside, positions))
-        if int(live.modes.num) and whole and not self.presses.pressed:
-            modes, now = live.find_modes(record.draws)
-            record = dataclasses.replace(record, modes=modes, num_gradients=record.num_gradients + now)
-            looked += now
+        failed: tuple[Finding, ...] = ()
+        try:
+            if warm.beside is not None and whole and self.ready.plan.adapt == "tune":
+                record = dataclasses.replace(record, bridge=_bridge(record, warm.beside, positions))
+            if int(live.modes.num) and whole and not self.presses.pressed:
+                modes, now = live.find_modes(record.draws)
+                record = dataclasses.replace(record, modes=modes, num_gradients=record.num_gradients + now)
+                looked += now
+        except Exception as error:
+            failed = (not_examined("The modes of the draws", error),)
         looking = time.perf_counter() - began
-        return Outcome(record, live, self.presses, drawn, warm, spent, looked, number, pace, looking)
+        return Outcome(record, live, self.presses, drawn, warm, spent, looked, number, pace, looking, failed)
 
     def _settings(self, warm: WarmedUp, drawn: StageResult, seconds: float) -> dict[str, Any]:
         """Return the arguments of the run, what became of them, and versions, as JSON can hold them."""

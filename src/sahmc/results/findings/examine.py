@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ NOT_EXAMINED = Finding(
     "interrupted", ERROR, "Interrupted before it was examined: faults were not looked for.", 0.0, GO_ON
 )
 """The finding of a run that there was no time to examine."""
+SAID = 200
+"""The most characters of an exception that a finding repeats."""
 
 
 def examine(record: RunRecord, positions: Any) -> tuple[Finding, ...]:
@@ -47,6 +50,29 @@ def examine(record: RunRecord, positions: Any) -> tuple[Finding, ...]:
             names.append(f"the mass of {called[k]}")
     found += check_agreement(quantities, names, weight)
     return errors_first(*found)
+
+
+def guarded(what: str, check: Callable[[], Iterable[Finding]]) -> tuple[Finding, ...]:
+    """Return what a check has found or, if it failed, a finding that says so: that must not cost the draws.
+
+    ``what`` is the beginning of its sentence.
+    """
+    try:
+        return tuple(check())
+    except Exception as error:
+        return (not_examined(what, error),)
+
+
+def not_examined(what: str, error: Exception) -> Finding:
+    """Return the finding that ``what``, the beginning of a sentence, could not be examined for an ``error``."""
+    said = " ".join(f"{type(error).__name__}: {error}".split())[:SAID]
+    return Finding(
+        "examination",
+        ERROR,
+        f"{what} could not be examined ({said}). The draws are as they were made.",
+        0.0,
+        "Keep them with result.save(), and report this.",
+    )
 
 
 def errors_first(*found: Finding) -> tuple[Finding, ...]:
