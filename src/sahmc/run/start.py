@@ -15,6 +15,7 @@ from sahmc._support.traced import TracedFunction
 from sahmc._support.types import Unravel
 from sahmc._support.validate import require
 from sahmc.algorithm import SAHMCState, init
+from sahmc.landscape.curvature import energies_and_gradients
 from sahmc.landscape.quench import come_down
 from sahmc.models.energy import trace_energy
 from sahmc.models.model import Model
@@ -32,6 +33,10 @@ START_ATTEMPTS, MOST_START_ATTEMPTS = 20, 200
 those of others; and the number of times if no chain has one."""
 FULL_ATTEMPTS = 4
 """The number of these attempts after which starts are drawn nearer to 0."""
+
+BOUND_DISTANCES, BOUND_WAYS, BOUND_NATS = 10.0 ** np.arange(1, 5), 8, 100.0
+"""The distances, in units of that of the start from 0, if that is more than 1, and the number of lines along which it
+is looked whether the log density rises without end; and the nats by which it must rise from one to the next."""
 
 IMPLEMENTATION = "threefry2x32"
 """The kind of keys of a run, whatever kind was passed."""
@@ -136,11 +141,36 @@ def start_chains(ready: Prepared) -> tuple[RunState, int]:
     target, start = evaluate_starts(ready.energy_fn, positions)
     check_starts(start.chains.energy, start.chains.grad, start.chains.base)
     if kernel.tunes_step_size and kernel.uses_gradient:
+        check_bounded(ready.energy_fn, np.asarray(positions[0]))
         positions, spent = come_down(ready.energy_fn, positions)
+        spent += 2 * BOUND_WAYS * len(BOUND_DISTANCES)
         start = _init(target, positions)
     zero = jnp.zeros((), jnp.int32)
     steps, trips = init_step_size(one, eager=False), init_round_trips(len(positions))
     return RunState(start, steps, trips, zero, zero), spent
+
+
+def check_bounded(energy_fn: TracedFunction, start: np.ndarray) -> None:
+    """Raise ``ValueError`` if the log density rises without end whichever way one goes from ``start`` (dim,).
+
+    Some random lines through it are followed both ways. A density that can be normalised may rise one way along a line,
+    towards a mode, but hardly both ways along all of them, ever further and by more nats than any mode is deep.
+    """
+    ways = np.random.default_rng(0).normal(size=(BOUND_WAYS, len(start)))
+    ways /= np.linalg.norm(ways, axis=1, keepdims=True)
+    ways = np.concatenate([ways, -ways])
+    far = max(1.0, float(np.linalg.norm(start))) * BOUND_DISTANCES
+    points = start + far[:, None, None] * ways
+    energy = energies_and_gradients(energy_fn, points.reshape(-1, len(start)).astype(start.dtype))[0]
+    height = -energy.reshape(points.shape[:2])
+    with np.errstate(invalid="ignore"):
+        rises = bool((np.diff(height, axis=0) > BOUND_NATS).all())  # false where one of them is not finite
+    require(
+        not rises,
+        "the log density must fall, or at least not rise without end, far from where chains start",
+        f"{height[0].mean():.4g} at a distance of {far[0]:.3g}, and {height[-1].mean():.4g} at {far[-1]:.3g}",
+        "look for a missing minus sign: the log density is wanted, not the energy or the loss",
+    )
 
 
 def evaluate_starts(
