@@ -30,6 +30,7 @@ def test_a_forgotten_minus_sign_is_told():
         lambda x: 0.0 * jnp.sum(x),  # flat
         lambda x: jnp.where(jnp.sum(x**2) < 100, jnp.sum(x**2), -jnp.inf),  # highest at a wall
         lambda x: jnp.logaddexp(-0.5 * jnp.sum(x**2), 50 - 0.5 * jnp.sum((jnp.abs(x) - 50) ** 2)),  # rises both ways
+        lambda x: -0.5 * jnp.sum((jnp.abs(x) - 1e6) ** 2),  # the same in other units
         lambda x: jnp.sum(jnp.exp(x)) * jnp.nan,
     ],
 )

@@ -72,6 +72,8 @@ def test_the_mass_of_a_prior_is_not_flattered_by_the_fit():
     base = np.sum(np.logaddexp(0, position) + np.logaddexp(0, -position), axis=2)
     mass, error = prior_mass(energy_fn, position, base)
     assert abs(mass) < 4 * error < 0.6
+    alone, wide = prior_mass(energy_fn, position.reshape(-1, 1, dim), base.reshape(-1, 1))  # by one chain
+    assert abs(alone) < 4 * wide < 1.0
     gaussian = around_all(position.reshape(-1, dim), PRIOR_INFLATION, np.float32)
     points = gaussian.draws(PRIOR_DRAWS, seed=0)
     low, high = base - gaussian.energies(position), -logistic.logpdf(points).sum(axis=1) - gaussian.energies(points)

@@ -34,9 +34,9 @@ those of others; and the number of times if no chain has one."""
 FULL_ATTEMPTS = 4
 """The number of these attempts after which starts are drawn nearer to 0."""
 
-BOUND_DISTANCES, BOUND_WAYS, BOUND_NATS = 10.0 ** np.arange(1, 5), 8, 100.0
-"""The distances, in units of that of the start from 0, if that is more than 1, and the number of lines along which it
-is looked whether the log density rises without end; and the nats by which it must rise from one to the next."""
+BOUND_DISTANCES, BOUND_WAYS, BOUND_NATS = 10.0 ** np.arange(1, 9), 8, 100.0
+"""The distances from the start at which the log density is computed, and the number of lines. It rises without end if
+it is higher by so many nats at each distance than at the one before. Units are large, so distances go far."""
 
 IMPLEMENTATION = "threefry2x32"
 """The kind of keys of a run, whatever kind was passed."""

@@ -205,6 +205,9 @@ def prior_mass(energy_fn: TracedFunction, position: np.ndarray, base: np.ndarray
     would seem closer than it is. Both halves take their turn. The error is infinite if chains disagree on what the
     prior looks like.
     """
+    if position.shape[1] == 1:  # one chain: its earlier and its later half
+        rows = len(position) // 2
+        position, base = (np.stack([part[:rows, 0], part[rows : 2 * rows, 0]], axis=1) for part in (position, base))
     half = np.arange(position.shape[1]) % 2
     found = [_mass_by(energy_fn, position, base, half == k) for k in (0, 1)]
     mean, gap = 0.5 * (found[0].mean + found[1].mean), 0.5 * abs(float(found[0].mean - found[1].mean))
