@@ -47,6 +47,17 @@ def test_a_dense_metric_must_be_positive_definite(matrix):
         DenseMetric(matrix)
 
 
+def test_a_dense_metric_may_be_in_any_units():
+    """Its own smallest eigenvalue is lost in rounding, and may come out below 0."""
+    units = np.array([1e12, 1e-6, 1.0, 1e10, 1e-3, 1e11, 1e9, 1e-5])
+    correlated = (np.full((8, 8), 0.5) + 0.5 * np.eye(8)) * units * units[:, None]
+    assert DenseMetric(correlated).inverse_mass.shape == (8, 8)
+    opposed = correlated.copy()
+    opposed[:2, :2] *= [[1, -4], [-4, 1]]
+    with pytest.raises(ValueError, match="symmetric positive definite"):
+        DenseMetric(opposed)
+
+
 def test_a_diagonal_metric_must_be_positive():
     with pytest.raises(ValueError, match="positive variances"):
         DiagonalMetric([1.0, 0.0])

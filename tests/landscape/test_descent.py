@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import sahmc
-from sahmc.landscape.quench import come_down
+from sahmc.landscape.quench import come_down, has_more_mass
 from sahmc.models.energy import trace_energy
 from sahmc.testing.targets import eight_modes
 
@@ -19,3 +19,32 @@ def test_absurd_starts_come_down_and_others_stay():
     result = sahmc.sample(target.log_density, high[0], random_seed=0)
     found = result.expectation(target.indicators)
     assert np.abs(found.mean - 1 / 8).max() < 0.03 and result.findings == ()
+
+
+def far_normal(x):
+    """Six units wide at three million in the first coordinate, and no gradient where the second is below -5."""
+    edge = jnp.where(x[1] < -5, jnp.maximum(x[1], 0.0), 1.0)
+    return -0.5 * ((x[0] - 3e6) / 6) ** 2 - 0.5 * x[1] ** 2 + jnp.sqrt(edge)
+
+
+def test_absurd_starts_give_way_to_lower_draws_of_the_prior():
+    energy_fn = trace_energy(sahmc.Model(log_density=far_normal), lambda x: x, jnp.zeros(2), True)
+    starts = jnp.array([[0.0, 0.0], [1.0, 0.5], [3e6, 1.0], [0.0, -0.5]])
+    drawn = np.array([[3e6 + 8, 0.3], [9e9, 0.0], [3e6 - 4, 0.0], [3e6, -9.0]], np.float32)
+    found, _ = come_down(energy_fn, starts, lambda: drawn)
+    assert np.array_equal(found[0], drawn[0])
+    assert np.array_equal(found[2], starts[2])  # nothing is wrong with it
+    energy = [-far_normal(x) for x in found]
+    assert not np.array_equal(found[1], drawn[1]) and energy[1] < 2000  # a draw that is higher still is of no use
+    assert not np.array_equal(found[3], drawn[3]) and energy[3] < 2000  # nor one from which no gradient leads on
+
+
+def test_the_mass_around_a_point_is_not_its_depth():
+    def log_density(x):
+        narrow = 50.0 - 0.5 * jnp.sum((x / 1e-4) ** 2)
+        return jnp.logaddexp(narrow, -0.5 * jnp.sum((x - 20.0) ** 2))
+
+    energy_fn = trace_energy(sahmc.Model(log_density=log_density), lambda x: x, jnp.zeros(6), True)
+    deep, wide = np.zeros((3, 6), np.float32), np.full((3, 6), 20.0, np.float32)
+    assert log_density(deep[0]) > log_density(wide[0]) + 45
+    assert has_more_mass(energy_fn, wide, deep)[0].all() and not has_more_mass(energy_fn, deep, wide)[0].any()

@@ -3,6 +3,8 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 from plans import plan_for
 
@@ -74,6 +76,27 @@ def test_a_start_outside_the_support_is_drawn_again():
     assert (given.positions == -1).all()
     with pytest.raises(ValueError, match="must be finite where a chain starts"):
         start_chains(given)
+
+
+def incomes(y):
+    """Means of groups in a currency of small units: what is within 2 of 0 explains no income."""
+    centre = numpyro.sample("centre", dist.Normal(0, 5e6))
+    spread = numpyro.sample("spread", dist.HalfNormal(2e6))
+    with numpyro.plate("group", 5):
+        level = numpyro.sample("level", dist.Normal(centre, spread))
+    numpyro.sample("y", dist.Normal(level, numpyro.sample("noise", dist.HalfNormal(2e6))), obs=y)
+
+
+def test_starts_in_the_wrong_units_give_way_to_the_prior_unless_they_are_given():
+    y = 3e6 + 1e6 * np.random.default_rng(0).normal(size=(20, 5))
+    model = sahmc.from_numpyro(incomes, y)
+    own = prepare(model, plan_for(model), None, KEY)
+    drawn, again = own.draw_prior(), prepare(model, plan_for(model), None, KEY).draw_prior()
+    assert np.array_equal(drawn, again) and len(np.unique(drawn)) == drawn.size
+    positions = start_chains(own)[0].sahmc.chains.position
+    assert (positions == drawn).all(axis=1).mean() > 0.3  # and those that are still too high come down from there
+    given = prepare(model, plan_for(model), model.constrain(model.start(KEY)), KEY)
+    assert not (start_chains(given)[0].sahmc.chains.position == drawn).any()
 
 
 def test_an_array_that_may_be_one_start_or_several_is_refused():

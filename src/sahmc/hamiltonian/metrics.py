@@ -147,7 +147,7 @@ def _covariance(inverse_mass: Any) -> Float[Array, "dim dim"]:
     todo = "pass a covariance of the position, a little added to its diagonal, or metric='dense' to have it estimated"
     values = as_numbers(inverse_mass, must, todo)
     square = values.ndim == 2 and values.shape[0] == values.shape[1] and bool(np.all(np.isfinite(values)))
-    smallest = np.linalg.eigvalsh(values).min() if square and np.allclose(values, values.T) else -np.inf
+    smallest = _least_correlation(values) if square and np.allclose(values, values.T) else -np.inf
     require(
         smallest > 0,
         must,
@@ -155,6 +155,18 @@ def _covariance(inverse_mass: Any) -> Float[Array, "dim dim"]:
         todo,
     )
     return jnp.asarray(values)
+
+
+def _least_correlation(covariance: np.ndarray) -> float:
+    """Return the smallest eigenvalue of a covariance matrix whose coordinates are brought to unit variance.
+
+    Units that differ by ten orders of magnitude would drown that of the matrix itself in rounding.
+    """
+    variance = np.diag(covariance)
+    if not (variance > 0).all():
+        return float(variance.min(initial=-np.inf))
+    width = np.sqrt(variance)
+    return float(np.linalg.eigvalsh(covariance / width / width[:, None]).min(initial=np.inf))
 
 
 @strategy

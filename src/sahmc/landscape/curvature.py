@@ -7,7 +7,7 @@ import numpy as np
 
 from sahmc._support.traced import TracedFunction
 from sahmc.landscape.descent import energies, in_blocks
-from sahmc.models.lengths import bending_lengths
+from sahmc.models.lengths import MAGNITUDES, bending_lengths
 
 ENERGIES_AT_ONCE, MANY_AT_ONCE, MANY = 256, 8192, 2**15
 """The number of points whose energies and gradients are computed at once, so that this is compiled once; the number
@@ -39,9 +39,11 @@ def energies_and_gradients(energy_fn: TracedFunction, points: np.ndarray) -> tup
     return values, grads
 
 
-def nat_lengths(energy_fn: TracedFunction, point: np.ndarray) -> tuple[np.ndarray, int]:
+def nat_lengths(
+    energy_fn: TracedFunction, point: np.ndarray, magnitudes: np.ndarray = MAGNITUDES
+) -> tuple[np.ndarray, int]:
     """Return for each coordinate the distance over which the energy bends up by a nat from ``point``, and the cost."""
-    return bending_lengths(lambda points: energies_and_gradients(energy_fn, points)[0], point)
+    return bending_lengths(lambda points: energies_and_gradients(energy_fn, points)[0], point, magnitudes)
 
 
 def laplace_covariance(energy_fn: TracedFunction, point: np.ndarray, scale: np.ndarray) -> tuple[np.ndarray, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -32,6 +33,11 @@ STEEPEST_STEPS, STEEP, STEEP_NATS = 30, 0.1, 1e5
 """
 STEEPEST_LENGTHS = 2.0 ** np.arange(-8, 6)
 """The lengths of these that are tried."""
+MASS_LENGTHS = 10.0 ** np.arange(-9, 16, 2)
+"""The lengths over which the energy may bend where masses are compared."""
+MASS_ENERGIES, MASS_PAIRS = 50_000, 4
+"""The energies that may be computed to tell which of two ways down is better, and the least number of starts that are
+asked."""
 CHECKED = 10
 """The steps after which it is decided whether a fall is still worth going on."""
 
@@ -201,24 +207,77 @@ def quench_all(
 
 
 def come_down(
-    energy_fn: TracedFunction, positions: Float[Array, "chains dim"]
+    energy_fn: TracedFunction,
+    positions: Float[Array, "chains dim"],
+    draw_prior: Callable[[], np.ndarray | None] | None = None,
 ) -> tuple[Float[Array, "chains dim"], int]:
     """Return positions (chain, dim) from which chains can start, and the gradients spent.
 
     A position goes downhill for as long as CHECKED steps of L-BFGS lower its energy by far more than the posterior
     spreads over. A start that is not absurdly high stays where it is: HMC comes down by itself, and knows where to stop
-    in a funnel. Before that, starts that are higher still go the steepest way, as HMC would: residuals that are far too
-    large raise the noise, where L-BFGS might fit all there is at next to none. Lengths are those over which the energy
-    bends at the start of median energy, so that any units will do; in more than MOST_SCALED dimensions they are 1.
+    in a funnel. An absurd one gives way to a draw of the prior that is lower, if ``draw_prior`` gives any: a prior
+    knows the units of its variables.
+
+    Starts that are higher still may go the steepest way first, as HMC would: residuals that are far too large raise the
+    noise, where L-BFGS might fit all there is at next to none. But noise that explains everything leaves other
+    parameters where they were. Of the two ways, each start takes the one that ends where there is more mass.
     """
-    worth = absurd_height(positions.shape[1])
-    points, steep = _steepest(energy_fn, np.asarray(positions))
+    start = np.asarray(positions)
+    steep, spent = _steepest(energy_fn, start)
+    ends, cost = _quenched(energy_fn, start)
+    spent += cost
+    high = (ends != start).any(axis=1) | (steep != start).any(axis=1)
+    drawn = draw_prior() if draw_prior is not None and high.any() else None
+    if drawn is not None:
+        energy, grad = energies_and_gradients(energy_fn, drawn)
+        known = np.isfinite(grad).all(axis=1)
+        lower = high & known & (energy < energies_and_gradients(energy_fn, start)[0])
+        spent += 2 * len(start)
+        if lower.any():
+            found, cost = come_down(energy_fn, jnp.asarray(np.where(lower[:, None], drawn, start)))
+            return found, spent + cost
+    if (steep == start).all():
+        return jnp.asarray(ends), spent
+    others, cost = _quenched(energy_fn, steep)
+    better, measured = has_more_mass(energy_fn, others, ends)
+    return jnp.asarray(np.where(better[:, None], others, ends)), spent + cost + measured
+
+
+def _quenched(energy_fn: TracedFunction, points: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return points (point, dim) after those that are absurdly high were quenched, and the cost.
+
+    Lengths are those over which the energy bends at the point of median energy, so that any units will do; in more than
+    MOST_SCALED dimensions they are 1.
+    """
+    worth = absurd_height(points.shape[1])
     height, scale, spent = energies_and_gradients(energy_fn, points)[0], np.ones(points.shape[1]), 0
     if len(scale) <= MOST_SCALED:
         scale, spent = nat_lengths(energy_fn, points[np.argsort(height)[len(points) // 2]])
     ends, low, _, cost = quench_all(energy_fn, points, scale.astype(points.dtype), START_STEPS, worth=worth)
     moved = ~(height - low < worth)
-    return jnp.asarray(np.where(moved[:, None], ends, points)), steep + spent + len(points) + cost
+    return np.where(moved[:, None], ends, points), spent + len(points) + cost
+
+
+def has_more_mass(energy_fn: TracedFunction, ones: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return for each of ``ones`` (point, dim) whether there is more mass around it than its other, and the cost.
+
+    The mass is exp(-energy) times the lengths over which the energy bends. It is measured for as many pairs as
+    MASS_ENERGIES allow, MASS_PAIRS at least; the rest follow the majority of these.
+    """
+    num, dim = ones.shape
+    pairs = min(num, max(MASS_PAIRS, MASS_ENERGIES // (4 * len(MASS_LENGTHS) * dim)))
+    measured, spent = np.linspace(0, num - 1, pairs).round().astype(int), 0
+    energy = np.empty((2, pairs))
+    for side, points in enumerate((ones[measured], others[measured])):
+        energy[side] = energies_and_gradients(energy_fn, points)[0]
+        for i, point in enumerate(points):
+            lengths, cost = nat_lengths(energy_fn, point, MASS_LENGTHS)
+            energy[side, i] -= np.log(lengths).sum()
+            spent += cost
+    more = ~(energy[0] >= energy[1])  # also where the other has no energy
+    better = np.full(num, more.mean() > 0.5)
+    better[measured] = more
+    return better, spent
 
 
 def _steepest(energy_fn: TracedFunction, points: np.ndarray) -> tuple[np.ndarray, int]:

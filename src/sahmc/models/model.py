@@ -48,6 +48,9 @@ class Model:
     ``start``
         A function that draws a position where a chain may begin, from a JAX key: a draw of the prior, say. A model that
         has it needs no ``initvals``.
+    ``draw_prior``
+        A function that draws a position from the prior, from a JAX key, where ``start`` does something else. Chains
+        whose starts are absurdly improbable start from such draws.
     ``constrain``, ``unconstrain``
         A function from a position to a dict of named variables, which draws then are; and the way back, from such
         variables in ``initvals`` to a position. The log density must include the Jacobian.
@@ -72,6 +75,7 @@ class Model:
     labels: Labels = field(default_factory=Labels)
     prior_normalised: bool = False
     predictor: Predictor | None = None
+    draw_prior: Callable[[jax.Array], Position] | None = None
 
     def __post_init__(self) -> None:
         apart = self.log_likelihood is not None and self.log_prior is not None
@@ -88,8 +92,9 @@ class Model:
         require_flag(self.prior_normalised, "prior_normalised")
         ok = self.predictor is None or isinstance(self.predictor, Predictor)
         require(ok, "predictor must be a Predictor, or None", self.predictor, "leave it out")
-        for name in (*given, "start", "constrain", "unconstrain"):
-            require_function(getattr(self, name), name, "a key" if name == "start" else "a position")
+        for name in (*given, "start", "draw_prior", "constrain", "unconstrain"):
+            of = "a key" if name in ("start", "draw_prior") else "a position"
+            require_function(getattr(self, name), name, of)
 
     @property
     def has_prior(self) -> bool:

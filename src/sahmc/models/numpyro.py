@@ -66,6 +66,10 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
         logits = {name: logits_of(arrays[name]) for name in simplexes}
         return {**unconstrain_fn(seeded, args, kwargs, arrays), **logits}
 
+    def draw_prior(rng_key: Any) -> Any:
+        drawn = handlers.trace(handlers.seed(model, rng_key)).get_trace(*args, **kwargs)
+        return unconstrain({name: drawn[name]["value"] for name in example})
+
     parts: dict[str, Any] = {"log_density": partial(_whole, given, args, kwargs, enumerated)}
     improper = any(_is_improper(site["fn"]) for site in latent.values())
     if not enumerated and not improper:
@@ -85,6 +89,7 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
         labels=labels,
         prior_normalised="log_prior" in parts and all(map(_is_whole, latent.values())),
         predictor=NumPyroPredictor(model, args, kwargs, tuple(example), sizes, enumerated, improper),
+        draw_prior=None if improper else jax.jit(draw_prior),  # compiled, so that no parameters are refused
     )
 
 

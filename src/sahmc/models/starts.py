@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -67,6 +68,13 @@ def starting_positions(model: Model, initvals: Any, chains: int, rng_key: jax.Ar
             "build every start in the same way",
         )
     return jnp.asarray(np.stack([np.asarray(flat) for flat in flats])), unravels[0]
+
+
+def prior_positions(model: Model, num: int, rng_key: jax.Array) -> np.ndarray | None:
+    """Return draws of the prior as positions (num, dim), or None where the model cannot draw from it."""
+    if model.draw_prior is None:
+        return None
+    return np.asarray(starting_positions(replace(model, unconstrain=None), model.draw_prior, num, rng_key)[0])
 
 
 def _position(unconstrain: Callable[[Any], Any], variables: Any) -> Any:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -20,7 +22,7 @@ from sahmc.landscape.quench import come_down
 from sahmc.models.energy import trace_energy
 from sahmc.models.model import Model
 from sahmc.models.predictor import Predictor
-from sahmc.models.starts import check_starts, finite_starts, starting_positions
+from sahmc.models.starts import check_starts, finite_starts, prior_positions, starting_positions
 from sahmc.run.move import RunState
 from sahmc.run.plan import Plan
 from sahmc.run.round_trips import init_round_trips
@@ -57,6 +59,8 @@ class Prepared(NamedTuple):
     """The map from a flat position back to the user's structure."""
     predictor: Predictor | None = None
     """The object that tells how likely each observation is, and simulates data; None if the model has none."""
+    draw_prior: Callable[[], np.ndarray | None] | None = None
+    """A function that draws positions (chain, dim) from the prior; None where the user tells where chains start."""
 
 
 def prepare(model: Model, plan: Plan, initvals: Any, rng_key: Key[Array, ""]) -> Prepared:
@@ -77,7 +81,9 @@ def prepare(model: Model, plan: Plan, initvals: Any, rng_key: Key[Array, ""]) ->
         again, _ = starting_positions(model, None, plan.chains, jax.random.fold_in(rng_key, attempt))
         again = again * _shrinkage(model, attempt)
         positions = positions.at[np.flatnonzero(lost)].set(again[np.flatnonzero(lost)])
-    return ready._replace(positions=positions)
+    key_prior = jax.random.fold_in(rng_key, MOST_START_ATTEMPTS)
+    draw_prior = partial(prior_positions, model, plan.chains, key_prior) if initvals is None else None
+    return ready._replace(positions=positions, draw_prior=draw_prior)
 
 
 def _shrinkage(model: Model, attempt: int) -> float:
@@ -142,7 +148,7 @@ def start_chains(ready: Prepared) -> tuple[RunState, int]:
     check_starts(start.chains.energy, start.chains.grad, start.chains.base)
     if kernel.tunes_step_size and kernel.uses_gradient:
         check_bounded(ready.energy_fn, np.asarray(positions[0]))
-        positions, spent = come_down(ready.energy_fn, positions)
+        positions, spent = come_down(ready.energy_fn, positions, ready.draw_prior)
         spent += 2 * BOUND_WAYS * len(BOUND_DISTANCES)
         start = _init(target, positions)
     zero = jnp.zeros((), jnp.int32)
