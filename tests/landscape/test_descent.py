@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import sahmc
-from sahmc.landscape.quench import come_down, has_more_mass
+from sahmc.landscape.quench import come_down, best_way
 from sahmc.models.energy import trace_energy
 from sahmc.testing.targets import eight_modes
 
@@ -27,7 +27,7 @@ def far_normal(x):
     return -0.5 * ((x[0] - 3e6) / 6) ** 2 - 0.5 * x[1] ** 2 + jnp.sqrt(edge)
 
 
-def test_absurd_starts_give_way_to_lower_draws_of_the_prior():
+def test_absurd_starts_give_way_to_better_draws_of_the_prior():
     energy_fn = trace_energy(sahmc.Model(log_density=far_normal), lambda x: x, jnp.zeros(2), True)
     starts = jnp.array([[0.0, 0.0], [1.0, 0.5], [3e6, 1.0], [0.0, -0.5]])
     drawn = np.array([[3e6 + 8, 0.3], [9e9, 0.0], [3e6 - 4, 0.0], [3e6, -9.0]], np.float32)
@@ -47,4 +47,8 @@ def test_the_mass_around_a_point_is_not_its_depth():
     energy_fn = trace_energy(sahmc.Model(log_density=log_density), lambda x: x, jnp.zeros(6), True)
     deep, wide = np.zeros((3, 6), np.float32), np.full((3, 6), 20.0, np.float32)
     assert log_density(deep[0]) > log_density(wide[0]) + 45
-    assert has_more_mass(energy_fn, wide, deep)[0].all() and not has_more_mass(energy_fn, deep, wide)[0].any()
+    assert (best_way(energy_fn, np.stack([deep, wide]), None)[0] == 1).all()
+    assert (best_way(energy_fn, np.stack([wide, deep]), None)[0] == 0).all()
+    assert (best_way(energy_fn, np.stack([wide, deep]), 1)[0] == 1).all()  # not so much worse that it matters
+    absurd = np.full((3, 6), 1e4, np.float32)
+    assert (best_way(energy_fn, np.stack([wide, absurd]), 1)[0] == 0).all()

@@ -32,6 +32,47 @@ def test_a_chain_on_a_plateau_goes_on_where_others_are():
     assert (abs(mean.mean) < 4 * mean.mcse).all()
 
 
+def rescued(model, starts, energies=None):
+    """The rescue of chains at ``starts`` after a window of ``energies``, which did not change if none are given."""
+    energy_fn = trace_energy(model, lambda flat: flat, jnp.asarray(starts[0]), True)
+    state = RunState(evaluate_starts(energy_fn, jnp.asarray(starts))[1], *(None,) * 4)
+    runner = StageRunner(jax.random.key(0), 1, lambda *progress: None, Journal())
+    context = WarmupContext(runner, energy_fn, plan_for(model))
+    now = np.asarray(state.sahmc.chains.total_energy, float)[None]
+    return rescue(context, state, np.ones(starts.shape[1]), now if energies is None else energies)
+
+
+def test_a_chain_that_never_moves_goes_where_others_are_unless_it_is_low():
+    model = sahmc.Model(log_density=lambda x: -0.5 * jnp.sum(x**2))
+    rng = np.random.default_rng(0)
+    starts = rng.normal(size=(16, 2)).astype("f4")
+    starts[3], starts[5] = 6.0, 0.0
+    energies = np.abs(rng.normal(size=(60, 16)))
+    energies[:, 3], energies[:, 5] = 36.0, 0.0
+    done = rescued(model, starts, energies)
+    assert done.high.tolist() == [i == 3 for i in range(16)] and done.stranded == 1
+    ends = np.asarray(done.state.sahmc.chains.position)
+    assert (ends[3] == starts[np.arange(16) != 3]).all(axis=1).any() and np.array_equal(ends[5], starts[5])
+    moving = energies.copy()
+    moving[-5:, 3] = 35.0
+    assert not rescued(model, starts, moving).high.any()
+
+
+@pytest.mark.parametrize(("width", "lost"), [(1e-8, 4), (1e-3, 0)])
+def test_a_deep_place_without_mass_is_left(width, lost):
+    """Four of sixteen chains are 60 nats below others, where the density is narrow: only its mass counts."""
+
+    def log_likelihood(x):
+        return jnp.logaddexp(60 - 0.5 * jnp.sum((x / width) ** 2), -0.5 * jnp.sum((x - 3) ** 2))
+
+    model = sahmc.Model(log_likelihood, lambda x: -0.5 * jnp.sum((x / 100) ** 2))
+    starts = np.concatenate([3 + np.random.default_rng(0).normal(size=(12, 6)), np.zeros((4, 6))]).astype("f4")
+    done = rescued(model, starts)
+    assert done.stranded == lost
+    if lost:
+        assert done.high[12:].all() and (np.abs(done.state.sahmc.chains.position) > 0.1).any(axis=1).all()
+
+
 def test_a_chain_that_is_too_high_comes_down_to_its_own_basin():
     """One of sixteen chains is far above the second mode, where no other is, and one where no gradient leads down."""
 
@@ -39,13 +80,8 @@ def test_a_chain_that_is_too_high_comes_down_to_its_own_basin():
         wells = jnp.logaddexp(-0.5 * jnp.sum(x**2), -0.5 * jnp.sum((x - 40) ** 2))
         return jnp.where(x[0] < -50, -1e5, wells)
 
-    model = sahmc.Model(log_density=log_density)
-    energy_fn = trace_energy(model, lambda flat: flat, jnp.zeros(2), True)
     starts = np.concatenate([0.1 * np.arange(14)[:, None] * np.ones(2), [[100.0, 120.0], [-90.0, 0.0]]]).astype("f4")
-    state = RunState(evaluate_starts(energy_fn, jnp.asarray(starts))[1], *(None,) * 4)
-    runner = StageRunner(jax.random.key(0), 1, lambda *progress: None, Journal())
-    context = WarmupContext(runner, energy_fn, plan_for(model))
-    done = rescue(context, state, np.ones(2))
+    done = rescued(sahmc.Model(log_density=log_density), starts)
     assert done.high.tolist() == [False] * 14 + [True] * 2 and done.stranded == 1
     ends = np.asarray(done.state.sahmc.chains.position)
     assert np.allclose(ends[14], 40, atol=0.1) and np.allclose(ends[:14], starts[:14]) and (ends[15] < 2).all()

@@ -20,6 +20,8 @@ SPIKE = 1.2
 """The factor by which an eigenvalue must be beyond those of noise, to be believed."""
 GRAM_DRAWS = 300
 """The number of draws of a mode that are looked at for its axes where there is no full correlation."""
+LEAST_CORRELATION = 1e-9
+"""What is added to the diagonal of correlations, which draws along a line leave without an inverse."""
 SORTINGS, SETTLED_SHARE = 5, 1e-3
 """The most times that draws are sorted and Gaussians fitted in turn, and the share that may still change sides."""
 CANDIDATES, CLEAR_SCORE = 4, 50.0
@@ -199,7 +201,8 @@ def gaussians_of(count: np.ndarray, mean: np.ndarray, covariance: np.ndarray) ->
     """
     sd = np.sqrt(np.einsum("kii->ki", covariance))
     correlation = covariance / sd[:, :, None] / sd[:, None]
-    common = np.linalg.cholesky(np.average(correlation, axis=0, weights=count + 1.0))
+    usual = np.average(correlation, axis=0, weights=count + 1.0)
+    common = np.linalg.cholesky(usual + LEAST_CORRELATION * np.eye(len(usual)))
     inverse = np.linalg.inv(common)
     value, vector = np.linalg.eigh(inverse @ correlation @ inverse.T)
     value = np.maximum(value, 1e-6)

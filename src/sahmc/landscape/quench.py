@@ -35,9 +35,8 @@ STEEPEST_LENGTHS = 2.0 ** np.arange(-8, 6)
 """The lengths of these that are tried."""
 MASS_LENGTHS = 10.0 ** np.arange(-9, 16, 2)
 """The lengths over which the energy may bend where masses are compared."""
-MASS_ENERGIES, MASS_PAIRS = 50_000, 4
-"""The energies that may be computed to tell which of two ways down is better, and the least number of starts that are
-asked."""
+MASS_STARTS = 5
+"""The number of starts by which ways down are compared."""
 CHECKED = 10
 """The steps after which it is decided whether a fall is still worth going on."""
 
@@ -215,32 +214,31 @@ def come_down(
 
     A position goes downhill for as long as CHECKED steps of L-BFGS lower its energy by far more than the posterior
     spreads over. A start that is not absurdly high stays where it is: HMC comes down by itself, and knows where to stop
-    in a funnel. An absurd one gives way to a draw of the prior that is lower, if ``draw_prior`` gives any: a prior
-    knows the units of its variables.
+    in a funnel. For absurd ones there may be two more ways, and ``best_way`` chooses:
 
-    Starts that are higher still may go the steepest way first, as HMC would: residuals that are far too large raise the
-    noise, where L-BFGS might fit all there is at next to none. But noise that explains everything leaves other
-    parameters where they were. Of the two ways, each start takes the one that ends where there is more mass.
+    - from a draw of the prior, if ``draw_prior`` gives any: a prior knows the units of its variables;
+    - the steepest way first, as HMC would: residuals that are far too large raise the noise, where L-BFGS might fit all
+      there is at next to none. But noise that explains everything leaves other parameters where they were.
     """
     start = np.asarray(positions)
     steep, spent = _steepest(energy_fn, start)
     ends, cost = _quenched(energy_fn, start)
     spent += cost
     high = (ends != start).any(axis=1) | (steep != start).any(axis=1)
+    ways = [ends]
+    if (steep != start).any():
+        ways.append(steep)
     drawn = draw_prior() if draw_prior is not None and high.any() else None
     if drawn is not None:
-        energy, grad = energies_and_gradients(energy_fn, drawn)
-        known = np.isfinite(grad).all(axis=1)
-        lower = high & known & (energy < energies_and_gradients(energy_fn, start)[0])
-        spent += 2 * len(start)
-        if lower.any():
-            found, cost = come_down(energy_fn, jnp.asarray(np.where(lower[:, None], drawn, start)))
-            return found, spent + cost
-    if (steep == start).all():
+        ways.append(drawn)
+    for i in range(1, len(ways)):
+        ways[i], cost = _quenched(energy_fn, ways[i])
+        spent += cost
+    if len(ways) == 1:
         return jnp.asarray(ends), spent
-    others, cost = _quenched(energy_fn, steep)
-    better, measured = has_more_mass(energy_fn, others, ends)
-    return jnp.asarray(np.where(better[:, None], others, ends)), spent + cost + measured
+    best, cost = best_way(energy_fn, np.stack(ways), None if drawn is None else len(ways) - 1)
+    taken = np.stack(ways)[np.where(high, best, 0), np.arange(len(start))]
+    return jnp.asarray(taken), spent + cost
 
 
 def _quenched(energy_fn: TracedFunction, points: np.ndarray) -> tuple[np.ndarray, int]:
@@ -258,26 +256,42 @@ def _quenched(energy_fn: TracedFunction, points: np.ndarray) -> tuple[np.ndarray
     return np.where(moved[:, None], ends, points), spent + len(points) + cost
 
 
-def has_more_mass(energy_fn: TracedFunction, ones: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, int]:
-    """Return for each of ``ones`` (point, dim) whether there is more mass around it than its other, and the cost.
+def best_way(energy_fn: TracedFunction, ways: np.ndarray, preferred: int | None) -> tuple[np.ndarray, int]:
+    """Return for each start which of ``ways`` (way, point, dim) it goes, and the cost.
 
-    The mass is exp(-energy) times the lengths over which the energy bends. It is measured for as many pairs as
-    MASS_ENERGIES allow, MASS_PAIRS at least; the rest follow the majority of these.
+    That is the way of which some starts end with most mass around them or, if that is not absurdly worse, the
+    ``preferred`` one: what looks best halfway down need not lead anywhere. A start that ends absurdly high so goes its
+    own lowest way.
     """
-    num, dim = ones.shape
-    pairs = min(num, max(MASS_PAIRS, MASS_ENERGIES // (4 * len(MASS_LENGTHS) * dim)))
-    measured, spent = np.linspace(0, num - 1, pairs).round().astype(int), 0
-    energy = np.empty((2, pairs))
-    for side, points in enumerate((ones[measured], others[measured])):
-        energy[side] = energies_and_gradients(energy_fn, points)[0]
-        for i, point in enumerate(points):
-            lengths, cost = nat_lengths(energy_fn, point, MASS_LENGTHS)
-            energy[side, i] -= np.log(lengths).sum()
-            spent += cost
-    more = ~(energy[0] >= energy[1])  # also where the other has no energy
-    better = np.full(num, more.mean() > 0.5)
-    better[measured] = more
-    return better, spent
+    num, starts, dim = ways.shape
+    asked = np.linspace(0, starts - 1, MASS_STARTS).round().astype(int)
+    height, spent = heights(energy_fn, ways[:, asked].reshape(-1, dim))
+    typical, absurd = np.median(height.reshape(num, -1), axis=1), absurd_height(dim)
+    best = int(typical.argmin())
+    if preferred is not None and typical[preferred] <= typical[best] + absurd:
+        best = preferred
+    energy = np.stack([_finite(*energies_and_gradients(energy_fn, points)) for points in ways])
+    lost = ~(energy[best] <= energy.min(axis=0) + absurd)
+    return np.where(lost, energy.argmin(axis=0), best), spent + ways[..., 0].size
+
+
+def heights(energy_fn: TracedFunction, points: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return -log of the mass around each of ``points`` (point, dim), and the cost.
+
+    The mass is exp(-energy) times the lengths over which the energy bends, so that a narrow place is not taken for a
+    good one only because it is deep. It is zero where the energy or its gradient is not finite.
+    """
+    height, spent = _finite(*energies_and_gradients(energy_fn, points)), len(points)
+    for i in np.flatnonzero(np.isfinite(height)):
+        lengths, cost = nat_lengths(energy_fn, points[i], MASS_LENGTHS)
+        height[i] -= np.log(lengths).sum()
+        spent += cost
+    return height, spent
+
+
+def _finite(energy: np.ndarray, grad: np.ndarray) -> np.ndarray:
+    """Return the energies of points, infinite where they or their gradients (point, dim) are not finite."""
+    return np.where(np.isfinite(energy) & np.isfinite(grad).all(axis=1), energy, np.inf)
 
 
 def _steepest(energy_fn: TracedFunction, points: np.ndarray) -> tuple[np.ndarray, int]:

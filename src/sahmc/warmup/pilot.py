@@ -127,7 +127,8 @@ def run_pilot(context: WarmupContext, state: RunState) -> PilotOutcome:
         spent += cost
         kernel = kernel if covariance is None else kernel.with_covariance(covariance)
     second = run_at_temperature(context, "pilot", learnt.state, kernel, 1.0, learnt.step_size, num - learnt.moves)
-    rescued = rescue(context, second.state, learnt.variance)
+    energies = np.asarray(second.draws.total_energy, float)
+    rescued = rescue(context, second.state, learnt.variance, energies, may_fall=False)
     step, spent = second.step_size, spent + second.gradients + rescued.gradients
     late = jax.tree.map(lambda x: x[:, ~rescued.high], _late(second.draws))
     energy = np.asarray(late.energy)[:, _in_low_modes(late)]
@@ -192,8 +193,7 @@ def _learn_spread(context: WarmupContext, state: RunState, num: int) -> Learnt:
     windows = [max(1, num * share // sum(WINDOWS)) for share in WINDOWS] if given.uses_spread else [num]
     for i, moves in enumerate(windows):
         made = run_at_temperature(context, "pilot", state, kernel, 1.0, step, moves, eager=i == 0)
-        before = np.asarray(made.draws.total_energy, float)[len(made.draws.energy) // 2]
-        rescued = rescue(context, made.state, variance, before)
+        rescued = rescue(context, made.state, variance, np.asarray(made.draws.total_energy, float))
         state, stranded, step = rescued.state, max(stranded, rescued.stranded), made.step_size
         spent += made.gradients + rescued.gradients
         if given.uses_spread:
