@@ -399,3 +399,27 @@ def test_what_fails_after_sampling_does_not_cost_the_draws(monkeypatch, tmp_path
     assert np.asarray(result.draws).shape == (4, 50, 2)
     result.save(tmp_path / "run.nc")
     assert sahmc.Result.load(tmp_path / "run.nc").findings == result.findings
+
+
+def test_a_later_round_that_fails_does_not_cost_the_draws_before_it(monkeypatch):
+    def fail(*args):
+        raise MemoryError("no more")
+
+    monkeypatch.setattr(outcome.Run, "go_on", fail)
+    found = quick(draws=20, tune=100, until=sahmc.Precision(ess=10_000))
+    assert "A further round of draws ended in an error (MemoryError: no more)" in str(found.findings)
+    assert np.asarray(found.draws).shape[1] == 20
+    monkeypatch.setattr(sahmc.Precision, "shortfalls", fail)
+    found = quick(draws=20, tune=100, until=sahmc.Precision(ess=10_000))
+    assert "The look at how precise the draws are ended in an error" in str(found.findings)
+    assert np.asarray(found.draws).shape[1] == 20
+
+
+def test_those_who_look_for_a_tree_are_told_where_it_is():
+    result = quick(draws=20, tune=50)
+    with pytest.raises(AttributeError, match=r"result.to_datatree\(\).posterior"):
+        result.posterior  # noqa: B018
+    with pytest.raises(AttributeError, match=r"a Result has no attribute 'colour'$"):
+        result.colour  # noqa: B018
+    with pytest.raises(TypeError, match=r'result.to_datatree\(\)\["posterior"\]\[\'x\'\]'):
+        result["x"]

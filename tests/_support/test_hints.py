@@ -15,6 +15,8 @@ from sahmc._support.hints import NAMES, NEEDLESS, with_hints
         ("num_samples", "called 'draws' here"),
         ("num_warmup", "called 'tune' here"),
         ("cores", "all chains run at once"),
+        ("draw", "called 'draws' here"),
+        ("Kernal", "called 'kernel' here"),
         ("colour", "it has model, initvals, model_args"),
     ],
 )

@@ -47,12 +47,18 @@ def test_a_folder_of_the_users_stays(tmp_path):
 def test_old_programs_make_room(tmp_path, monkeypatch):
     from sahmc._support import program_cache
 
-    folder = tmp_path / "jax-0"
+    folder, others = tmp_path / "jax-0.10.2-0123456789ab", tmp_path / "jax-notes"
     folder.mkdir()
+    others.mkdir()
+    mine = [others / "0-cache", folder / "thesis.txt"]
+    for path in mine:
+        path.write_bytes(bytes(1000))
+        os.utime(path, (0, 0))
     for age in range(4):
         path = folder / f"{age}-cache"
         path.write_bytes(bytes(100))
         os.utime(path, (1000 - age, 1000 - age))
     monkeypatch.setattr(program_cache, "MOST_BYTES", 250)
     program_cache._make_room(tmp_path)
-    assert sorted(p.name for p in folder.iterdir()) == ["0-cache", "1-cache"]
+    assert sorted(p.name for p in folder.glob("*-cache")) == ["0-cache", "1-cache"]
+    assert all(path.exists() for path in mine)

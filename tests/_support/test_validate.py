@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import sahmc
-from sahmc._support.validate import as_new_file, require_seed
+from sahmc._support.validate import as_new_file, require_count, require_known, require_seed
 from sahmc.kernels import KERNELS
 from sahmc.run.loop import run_chunk
 from sahmc.tilt import TILTS
@@ -172,3 +172,32 @@ def test_a_folder_that_cannot_be_written_to_is_told_of_before_anything_is_traced
         as_new_file(tmp_path / "run.nc", overwrite=False)
     with pytest.raises(ValueError, match="holds none"):
         sahmc.resume(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("NUTS", "write 'nuts'"),
+        ("nust", "write 'nuts'"),
+        ("gibbs", "pass one of these names"),
+        (sahmc.NUTS, r"pass an object of the class: NUTS\(\)"),
+    ],
+)
+def test_the_name_that_was_probably_meant_is_said(given, said):
+    with pytest.raises(ValueError, match=said):
+        require_known(given, {"nuts", "hmc", "random_walk"}, "kernel")
+
+
+@pytest.mark.parametrize(("given", "said"), [(1e3, "pass draws=1000"), (0.5, "pass draws=1 or more")])
+def test_the_number_that_was_probably_meant_is_said(given, said):
+    with pytest.raises(ValueError, match=said):
+        require_count(given, "draws")
+
+
+def test_what_is_no_model_is_told_where_to_go():
+    from numpyro.infer import NUTS
+
+    with pytest.raises(ValueError, match=r"from_stan\('model.stan', data"):
+        sahmc.sample("model.stan")
+    with pytest.raises(ValueError, match="pass the model itself, the function"):
+        sahmc.sample(NUTS(lambda: None))

@@ -224,6 +224,7 @@ def test_a_run_that_is_not_to_be_trusted_exits_with_three_and_tells_programs_why
         (["sample", "none.py"], "sahmc init none.py"),
         (["sample", "model.txt"], "FILE.py"),
         (["sample", "broken.py"], "line 2"),
+        (["sample", "leaves.py"], "leaves.py does not run: SystemExit"),
         (["sample", "empty.py"], "log_density"),
         (["sample", "good.py:other"], "log_density"),
         (["sample", "good.py", "--init", "a,b"], "--init"),
@@ -245,13 +246,14 @@ def test_a_run_that_is_not_to_be_trusted_exits_with_three_and_tells_programs_why
         (["compare", "there.nc"], "two runs or more"),
         (["compare", "there.nc", "there.nc"], "two runs or more"),
         (["compare", "there.nc", "good.py"], "there.nc cannot be read"),
-        (["init", "good.py"], "File exists"),
+        (["init", "good.py"], "nothing is written over another file"),
     ],
 )
 def test_bad_usage_is_told_without_a_traceback(args, word, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "broken.py").write_text("x = 1\nx.y.z\n")
     (tmp_path / "empty.py").write_text("x = 1\n")
+    (tmp_path / "leaves.py").write_text("import sys\n\nsys.exit()\n")
     (tmp_path / "good.py").write_text("def log_density(x):\n    return -(x**2).sum()\n")
     (tmp_path / "named.py").write_text("def log_density(x):\n    return -(x['location'] ** 2)\n")
     (tmp_path / "there.nc").write_text("something")

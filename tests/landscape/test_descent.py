@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import sahmc
-from sahmc.landscape.quench import come_down, best_way
+from sahmc.landscape.quench import best_way, come_down
 from sahmc.models.energy import trace_energy
 from sahmc.testing.targets import eight_modes
 

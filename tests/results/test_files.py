@@ -2,7 +2,9 @@
 
 import errno
 import json
+import os
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import jax
@@ -199,3 +201,68 @@ def test_draws_are_written_without_a_copy_of_them_all(result):
     parts = list(streamed.blocks())
     assert len(parts) > 2 and all(block.nbytes <= stores.BLOCK_BYTES for _, block in parts)
     assert np.array_equal(np.concatenate([block for _, block in parts], axis=1), values)
+
+
+def test_the_evidence_is_sealed_too(result, tmp_path):
+    result.save(tmp_path / "run.zarr")
+    about = tmp_path / "run.zarr" / "zarr.json"
+    content = json.loads(about.read_text())
+    for name in ("prior_mass", "bridge"):
+        changed = {**content, "attributes": {**content["attributes"], name: "[50.0, 0.0]"}}
+        about.write_text(json.dumps(changed))
+        with pytest.raises(ValueError, match="checksum"):
+            sahmc.Result.load(tmp_path / "run.zarr")
+    about.write_text(json.dumps(content))
+    sahmc.Result.load(tmp_path / "run.zarr")
+
+
+def test_a_folder_of_something_else_is_not_written_over(result, tmp_path):
+    for name in ("thesis.zarr", "thesis.nc"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "thesis.txt").write_text("three years of work")
+        with pytest.raises(ValueError, match="holds something else"):
+            result.save(tmp_path / name, overwrite=True)
+        assert (tmp_path / name / "thesis.txt").exists()
+    (tmp_path / "empty.zarr").mkdir()
+    for _ in range(2):
+        result.save(tmp_path / "empty.zarr", overwrite=True)
+    sahmc.Result.load(tmp_path / "empty.zarr")
+
+
+@pytest.mark.parametrize("name", ["run.nc", "run.zarr"])
+def test_two_saves_at_once_leave_one_that_is_whole(result, tmp_path, name):
+    path = tmp_path / name
+    with ThreadPoolExecutor(3) as pool:
+        for done in [pool.submit(result.save, path, overwrite=True) for _ in range(9)]:
+            done.result()
+    assert differences(sahmc.Result.load(path).record, result.record) == []
+    assert [p.name for p in tmp_path.iterdir()] == [name]
+
+
+def test_a_store_whose_save_was_ended_between_old_and_new_is_put_back(result, tmp_path):
+    path = tmp_path / "run.zarr"
+    result.save(path)
+    beside = tmp_path / ".run.zarr.abc"
+    beside.mkdir()
+    path.rename(beside / "old")
+    assert differences(sahmc.Result.load(path).record, result.record) == []
+    (beside / "part.zarr").mkdir()
+    os.utime(beside, (0, 0))
+    os.utime(beside / "part.zarr", (0, 0))
+    result.save(path, overwrite=True)
+    assert not beside.exists()  # what was left of a save that ended an hour ago
+
+
+@pytest.mark.parametrize("name", ["chain", "draw", "..", "a\0b", "x" * 300])
+def test_names_that_no_file_can_hold_are_refused_at_once(name):
+    with pytest.raises(ValueError, match="names that a tree of ArviZ and a file can hold"):
+        sahmc.sample(lambda p: -0.5 * p[name] ** 2, {name: 0.0}, progressbar=False)
+
+
+def test_a_backslash_in_a_name(tmp_path):
+    name = r"$\mu$"
+    result = sahmc.sample(lambda p: -0.5 * p[name] ** 2, {name: 0.0}, draws=20, tune=100, progressbar=False)
+    result.save(tmp_path / "run.nc")
+    assert name in sahmc.Result.load(tmp_path / "run.nc").to_datatree()["posterior"]
+    with pytest.raises(ValueError, match="no backslash"):
+        result.save(tmp_path / "run.zarr")

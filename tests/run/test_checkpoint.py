@@ -369,6 +369,16 @@ def test_a_complete_run_in_a_folder_that_can_only_be_read(examined, whole, compl
         sample(checkpoint=copy)
 
 
+def test_a_record_that_is_no_text_is_a_damaged_run(copy):
+    (copy / "run.json").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ValueError, match="checkpoint"):
+        sample(checkpoint=copy)
+
+
+def test_files_have_the_modes_that_the_user_gives_to_new_ones(copy):
+    assert len({path.stat().st_mode for path in copy.iterdir() if path.is_file()}) == 1
+
+
 def test_left_overs_are_cleared_away_and_files_of_others_are_not(whole, copy):
     (copy / ".part-abc").write_text("half a state")
     (copy / "999-notes.txt").write_text("mine")

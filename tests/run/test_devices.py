@@ -29,6 +29,7 @@ import numpy as np
 
 def log_density(x):  # two modes, and a matrix product
     far = jnp.stack([x - 3.0, x + 3.0])
+    far = far - asked.get("shift", 0.0)
     return jax.nn.logsumexp(-0.5 * jnp.sum(far @ jnp.asarray(asked["metric"]) * far, axis=1))
 
 def die(progress):
@@ -44,7 +45,7 @@ try:
         log_density, jnp.full(3, 3.0), draws=60, tune=60, chains=16, random_seed=3, progressbar=False,
         callback=die if "die" in asked else None, **options,
     )
-except RuntimeError as error:
+except (RuntimeError, ValueError) as error:
     print(json.dumps({"error": str(error)}), flush=True)
     os._exit(3)
 digest = hashlib.sha256()
@@ -95,6 +96,16 @@ def test_two_processes_have_the_bits_of_one_and_a_lost_one_loses_nothing(tmp_pat
     assert "one of the 2 processes of this run was lost" in error and "resume" in error
     assert lost.wait(timeout=60) == 9
     assert outcome(start(1, True, devices=1, checkpoint=folder))["sha"] == alone
+
+
+def test_processes_with_other_data_are_refused_in_all_of_them():
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    both = [start(1, True, processes=2, process=i, port=port, shift=0.5 * i) for i in range(2)]
+    errors = [outcome(process)["error"] for process in both]
+    assert all("must be given the same model, data and arguments" in error for error in errors)
+    assert "process 1" in errors[0] and "the steps of the log density changed" in errors[1]
 
 
 class State(NamedTuple):

@@ -7,6 +7,8 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from sahmc._support.validate import nearest
+
 Fn = TypeVar("Fn", bound=Callable[..., Any])
 
 NAMES: Mapping[str, tuple[str, ...]] = {
@@ -45,4 +47,5 @@ def _hint(name: str, known: Mapping[str, Any]) -> str:
     if name in NEEDLESS:
         return ": all chains run at once, on all cores. Leave it out."
     here = next((own for own, others in NAMES.items() if name in others and own in known), None)
+    here = here or nearest(name, known)
     return f"; it has {', '.join(known)}." if here is None else f": it is called {here!r} here."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import re
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +21,8 @@ LEAST_SECONDS = 0.2
 """The seconds that a program must take to compile to be kept."""
 MOST_BYTES = 2**30
 """The most bytes that are kept; programs used longest ago go first."""
+OWN_FOLDER = re.compile(r"^jax-.*-[0-9a-f]{12}$")
+"""What the folders are called in which programs are kept; nothing else is ever taken away."""
 FEATURES = ("flags", "Features", "model name", "CPU part")
 """The lines of /proc/cpuinfo that tell what a processor can do."""
 
@@ -75,7 +78,8 @@ def _processor() -> str:
 def _make_room(root: Path) -> None:
     """Take away the programs used longest ago, until the rest is not too large."""
     with suppress(OSError):
-        files = [(path.stat(), path) for path in root.glob("jax-*/*")]
+        ours = [path for path in root.glob("jax-*/*") if OWN_FOLDER.search(path.parent.name) and path.is_file()]
+        files = [(path.stat(), path) for path in ours if path.name.endswith(("-cache", "-atime"))]
         total = sum(about.st_size for about, _ in files)
         for about, path in sorted(files, key=lambda pair: max(pair[0].st_mtime, pair[0].st_atime)):
             if total <= MOST_BYTES:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,7 +47,8 @@ def told_of_space(folder: Path, need: int, todo: str) -> Iterator[None]:
 
 def write_whole(path: Path, content: bytes) -> None:
     """Write all of a file or nothing, whatever happens on the way."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=PART)
+    name = path.with_name(f"{PART}{secrets.token_hex(8)}")
+    handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
@@ -55,5 +56,5 @@ def write_whole(path: Path, content: bytes) -> None:
             os.fsync(file.fileno())
         os.replace(name, path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        name.unlink(missing_ok=True)
         raise

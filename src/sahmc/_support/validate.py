@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib.util
 import math
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -94,7 +95,18 @@ def require_known(name: Any, known: Collection[str], what: str) -> None:
     """Raise ``ValueError`` unless ``name`` is one of the ``known`` names for the argument ``what``."""
     names = ", ".join(repr(k) for k in sorted(known))
     have = isinstance(name, str) and name in known
-    require(have, f"{what} must be one of {names}", name, f"pass one of these names or {what} object")
+    meant = nearest(name, known) if isinstance(name, str) else None
+    todo = f"pass one of these names or {what} object" if meant is None else f"write {meant!r}"
+    if isinstance(name, type):
+        todo = f"pass an object of the class: {name.__name__}()"
+    require(have, f"{what} must be one of {names}", name, todo)
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is most like a name, whatever the case of its letters; None if none is."""
+    lower = {one.lower(): one for one in known}
+    found = difflib.get_close_matches(name.lower(), lower, 1, 0.7)
+    return lower[found[0]] if found else None
 
 
 def require_count(value: Any, name: str, least: int = 1) -> None:
@@ -103,7 +115,10 @@ def require_count(value: Any, name: str, least: int = 1) -> None:
     All counts are held in 32 bits.
     """
     ok = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= least
-    require(ok, f"{name} must be a whole number of at least {least}", value, f"pass {name}={max(least, 1)} or more")
+    todo = f"pass {name}={max(least, 1)} or more"
+    if isinstance(value, float) and value.is_integer() and value >= least:
+        todo = f"pass {name}={int(value)}"
+    require(ok, f"{name} must be a whole number of at least {least}", value, todo)
     require(value < MOST, f"{name} must be less than {MOST:,}", value, f"lower {name}")
 
 

@@ -22,8 +22,13 @@ GOOD, CRASHED, WRONG, DOUBTFUL, INTERRUPTED, UNREAD = 0, 1, 2, 3, 130, 141
 
 def write_example(args: argparse.Namespace) -> int:
     """Write an example model."""
+    from sahmc._support.validate import require
     from sahmc.cli.model_file import EXAMPLE
 
+    must, todo = "nothing is written over another file", "choose another name"
+    require(not args.file.exists(), must, f"{args.file}, which exists", todo)
+    must, todo = "the folder must exist", "make it, or choose another"
+    require(args.file.parent.is_dir(), must, str(args.file.parent), todo)
     with args.file.open("x") as file:
         file.write(EXAMPLE.format(name=args.file.name))
     print(f"Wrote {args.file}. Next: sahmc sample {args.file} --out run.nc")

@@ -66,7 +66,7 @@ def load_model(spec: str, init: str | None, data: str | None) -> Loaded:
     require(data is None, "--data is for a Stan program", f"{file} with --data {data}", "read the data in the file")
     try:
         content = runpy.run_path(str(path))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         line = (
             traceback.extract_tb(error.__traceback__)[-1].lineno if not isinstance(error, SyntaxError) else error.lineno
         )

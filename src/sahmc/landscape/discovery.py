@@ -11,6 +11,7 @@ import math
 
 import numpy as np
 
+from sahmc._support.validate import require
 from sahmc.landscape.basins import BasinMap
 from sahmc.landscape.descent import DESCENTS_AT_ONCE
 
@@ -66,6 +67,12 @@ class Discovery:
         idle = 0
         for batch in range(most):
             known = counting(self.basins)
+            require(
+                len(known),
+                "the log density must have a maximum that descents can come to",
+                "none: from all points they go on and on",
+                "look for a missing minus sign, or for a direction in which the density does not fall",
+            )
             arm = self.rng.choice(len(self.left), DESCENTS_AT_ONCE, p=self.left / self.left.sum())
             centre = known[self.rng.integers(len(known), size=len(arm))]
             self.tried.append(self._points(known, centre, arm))

@@ -59,7 +59,7 @@ def as_model(model: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] |
 
         return from_stan(model)
     must = "model must be a log density, a Model, or a model of NumPyro, PyMC, Bambi or BridgeStan"
-    require(callable(model), must, model, "pass a function")
+    require(callable(model), must, model, _advice(model))
     needed = _needed(model)
     require(
         len(needed) < 2,
@@ -69,6 +69,15 @@ def as_model(model: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] |
         "lambda x: log_density(x, data)",
     )
     return Model(log_density=model)
+
+
+def _advice(model: Any) -> str:
+    """Return what to pass in place of something that is no model."""
+    if isinstance(model, str) and model.endswith(".stan"):
+        return f"pass sahmc.from_stan({model!r}, data=...)"
+    if type(model).__module__.startswith("numpyro."):
+        return "pass the model itself, the function with numpyro.sample in it, and its arguments as model_args=(...)"
+    return "pass a function"
 
 
 def is_of_numpyro(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:

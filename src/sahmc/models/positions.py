@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,8 @@ from sahmc._support.types import Position, PositionFn, Unravel
 from sahmc._support.validate import require
 from sahmc.models.model import Labels, Model
 
+AXES, MOST_NAME = ("chain", "draw"), 200
+"""The names that variables cannot have, and the most bytes of one: files add a few to it."""
 VECTORS_AT_ONCE = 4096
 """The number of vectors whose variables are computed at once."""
 
@@ -65,6 +67,20 @@ def called(function: PositionFn, position: Position, what: str) -> Any:
         raise ValueError(f"{must}; got {key!r}. To fix it, use one of these, or start from a dict with it.") from error
 
 
+def require_storable(names: Iterable[str]) -> None:
+    """Raise ``ValueError`` for the name of a variable that no tree or file can hold, before anything is sampled."""
+    for name in names:
+        why = ""
+        if name in AXES:
+            why = "the name of an axis of all draws"
+        elif "\0" in name or {".", ".."} & set(name.split("/")):
+            why = "no name for a file"
+        elif len(name.encode()) > MOST_NAME:
+            why = f"longer than {MOST_NAME} bytes"
+        must = "variables must have names that a tree of ArviZ and a file can hold"
+        require(not why, must, f"{name[:40]!r}, which is {why}", "rename it")
+
+
 @dataclass(frozen=True)
 class Unpacker:
     """The map from a vector to what it stands for: a position in the user's structure, or named variables."""
@@ -78,9 +94,12 @@ class Unpacker:
     def of(cls, model: Model, unravel: Unravel, example: jax.Array) -> Unpacker:
         """Return the unpacker for a model whose vectors are like ``example``."""
         if model.constrain is None:
+            require_storable(named(unravel(example)))
             return cls(unravel)
         constrain = model.constrain
-        return cls(unravel, trace(lambda flat: jax.tree.map(jnp.asarray, constrain(unravel(flat))), example))
+        made = trace(lambda flat: jax.tree.map(jnp.asarray, constrain(unravel(flat))), example)
+        require_storable(named(jax.eval_shape(made, example)))
+        return cls(unravel, made)
 
     def __call__(self, flat: jax.Array) -> Any:
         """Return what one vector stands for; JAX may transform this."""

@@ -19,7 +19,7 @@ from sahmc.models.model import Labels
 from sahmc.models.positions import named
 from sahmc.results.datatree import to_datatree, tree_variables
 from sahmc.results.records import Counts, DrawRecord, Finding, ModeAssignment, RunRecord, ThetaRecord, ThetaTrace
-from sahmc.results.stores import CHECKSUM, Streamed, checksum, require_safe_zarr, write_store
+from sahmc.results.stores import CHECKSUM, Streamed, checksum, require_safe_zarr, restore, write_store
 from sahmc.results.warmup_record import Climb, LearntReference, Pilot, Rung, SearchPower, WarmupRecord
 from sahmc.tilt import TILTS
 from sahmc.tilt.importance import resample_rows
@@ -29,9 +29,12 @@ from sahmc.tilt.tilts import Tilt
 if TYPE_CHECKING:
     import xarray as xr
 
-FORMAT = 4
+FORMAT = 5
 """The number of the layout that is written, and the only one that is read."""
-SEALED = ("sahmc_format", "counts", "num_gradients", "warmup", "structure", "labels", "settings", "findings", "groups")
+SEALED = (
+    *("sahmc_format", "counts", "num_gradients", "warmup", "structure", "labels", "settings", "findings", "groups"),
+    *("bridge", "prior_mass"),
+)
 """The attributes that are read back."""
 LOWEST = "mode_lowest."
 """The beginning of the names under which the lowest points of modes are stored, variable by variable."""
@@ -46,7 +49,20 @@ def check_target(path: str | PathLike[str], overwrite: bool) -> Path:
     must = "a result is stored as NetCDF, in a file like run.nc, or as Zarr, in run.zarr"
     require(target.suffix in (".nc", ".zarr"), must, str(target), "change the ending")
     _require_engine(target)
+    if target.is_dir():
+        about = target / "zarr.json"
+        ours = target.suffix == ".zarr" and (not any(target.iterdir()) or (about.is_file() and _is_result(about)))
+        must, todo = "a folder is written over only if it holds a result", "choose another name"
+        require(ours, must, f"{target}, which holds something else", todo)
     return target
+
+
+def _is_result(about: Path) -> bool:
+    """Tell whether a file is the description of a Zarr store that ``save`` wrote."""
+    try:
+        return "sahmc_format" in json.loads(about.read_bytes())["attributes"]
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 def save(record: RunRecord, path: str | PathLike[str], overwrite: bool) -> None:
@@ -56,6 +72,8 @@ def save(record: RunRecord, path: str | PathLike[str], overwrite: bool) -> None:
     ``overwrite``, and stays until the new one is whole.
     """
     target = check_target(path, overwrite)
+    slanted = [name for name in tree_variables(record.draws.values) if "\\" in name and target.suffix == ".zarr"]
+    require(not slanted, "names in a Zarr store have no backslash", slanted, "save it as NetCDF, in a file like run.nc")
     index = resample_rows(record.weight, 0)
     tree = to_datatree(_hollow(record), index, None, {}, {}, _hollow_array)
     tree.attrs.update(
@@ -150,6 +168,7 @@ def _read(target: Path) -> xr.DataTree:
     """Return the tree in a file, or raise ``ValueError`` if ``save`` did not write it."""
     import xarray as xr
 
+    restore(target)
     require(target.exists(), "there must be a result to load", f"{target}, which does not exist", "check the path")
     _require_engine(target)
     try:

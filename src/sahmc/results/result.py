@@ -56,6 +56,10 @@ class LiveRun(Protocol):
         """
 
 
+TREE_GROUPS = ("posterior", "sample_stats", "observed_data", "constant_data", "prior", "posterior_predictive")
+"""The groups of a tree of ArviZ, which people look for here."""
+
+
 @dataclass(frozen=True, repr=False)
 class Result(RecordView, PlotMethods):
     """The draws of the tilted density, and the weights that give the posterior back. Arrays lead with (chain, draw).
@@ -78,6 +82,18 @@ class Result(RecordView, PlotMethods):
     def __deepcopy__(self, memo: Any) -> Result:
         """Return what ``__copy__`` does."""
         return copy(self)
+
+    def __getattr__(self, name: str) -> Any:
+        """Raise ``AttributeError``, with a hint for those who come from ArviZ or PyMC."""
+        hint = f"; to_datatree() has it: result.to_datatree().{name}" if name in TREE_GROUPS else ""
+        raise AttributeError(f"a Result has no attribute {name!r}{hint}")
+
+    def __getitem__(self, name: Any) -> Any:
+        """Raise ``TypeError``, with a hint: a result is no dict."""
+        raise TypeError(
+            f"a Result is no dict; got [{name!r}]. To fix it, write result.values()[{name!r}] for the draws of the "
+            f'tilted density, or result.to_datatree()["posterior"][{name!r}] for draws of equal weight.'
+        )
 
     def extend(self, draws: int, *, progressbar: bool = True) -> Result:
         """Return the result of the same run with ``draws`` more draws of each chain; this one stays as it is.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import hashlib
 import json
 import shutil
+import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
@@ -18,6 +21,10 @@ from sahmc._support.validate import require
 if TYPE_CHECKING:
     import xarray as xr
 
+OLD = "old"
+"""The name of a store that is about to be replaced, in a folder beside it."""
+LEFT_OVER = 3600.0
+"""The seconds after which a folder beside a store, in which nothing is written any more, is taken away."""
 BLOCK_BYTES = 2**22
 """The bytes of a variable that are written at once."""
 CHECKSUM = "checksum"
@@ -66,21 +73,53 @@ def write_store(tree: xr.DataTree, streamed: Sequence[Streamed], names: Sequence
     ``names`` are the attributes that the checksum vouches for, besides all variables.
     """
     need = sum(s.nbytes for s in streamed) + sum(node.to_dataset().nbytes for node in tree.subtree) + SPARE_BYTES
-    part, old = (target.with_name(f".{target.name}.{what}") for what in ("part", "old"))
-    for left_over in (part, old):
-        _remove(left_over)
+    restore(target)
+    _sweep(target)
     todo = "make space, or save it elsewhere: the result is still in memory, and an older file is still there"
+    folder = Path(tempfile.mkdtemp(dir=target.parent, prefix=_beside(target)))
+    part, old = folder / f"part{target.suffix}", folder / OLD
     try:
         with told_of_space(target.parent, need, todo):
             if shutil.disk_usage(target.parent).free < need:
                 raise OSError(FULL[0], "")
             (_write_zarr if target.suffix == ".zarr" else _write_netcdf)(tree, streamed, names, part)
-        if part.is_dir() and target.exists():
-            target.rename(old)
-        part.replace(target)
+        while part.exists():
+            if target.is_dir():
+                with contextlib.suppress(FileNotFoundError):  # another save has just taken it away
+                    _remove(old)
+                    target.rename(old)
+            try:
+                part.replace(target)
+            except OSError:  # another save has just put its own there
+                if not target.is_dir():
+                    raise
     finally:
-        _remove(part)
-    _remove(old)
+        restore(target)
+        _remove(folder)
+
+
+def restore(target: Path) -> None:
+    """Put an old store back that a save was about to replace by a new one when it was ended, if there is one."""
+    if target.exists():
+        return
+    for old in sorted(target.parent.glob(f"{glob.escape(_beside(target))}*/{OLD}")):
+        with contextlib.suppress(OSError):
+            old.rename(target)
+            return
+
+
+def _sweep(target: Path) -> None:
+    """Take away what saves to ``target`` have left that were ended on the way."""
+    for folder in target.parent.glob(f"{glob.escape(_beside(target))}*"):
+        with contextlib.suppress(OSError):
+            last = max(path.stat().st_mtime for path in (folder, *folder.rglob("*")))
+            if folder.is_dir() and not (folder / OLD).exists() and time.time() - last > LEFT_OVER:
+                shutil.rmtree(folder)
+
+
+def _beside(target: Path) -> str:
+    """Return how the names of folders begin in which a file is written before it takes the place of ``target``."""
+    return f".{target.name}."
 
 
 def checksum(tree: xr.DataTree, names: Sequence[str], streamed: Mapping[tuple[str, str], str] | None = None) -> str:
@@ -232,7 +271,7 @@ class _Patient:
         return getattr(self._file, name)
 
 
-@contextmanager
+@contextlib.contextmanager
 def _patient(path: Path) -> Iterator[Any]:
     """Yield a new file; raise at the end what went wrong on the way."""
     with path.open("w+b", buffering=0) as raw:

@@ -15,7 +15,7 @@ from sahmc._support.sealed_files import FULL, PART, sealed, told_of_space, unsea
 from sahmc._support.validate import as_path, require, require_writable
 from sahmc.run.folder_lock import LOCK, FolderLock
 from sahmc.run.hosts import agreed
-from sahmc.run.identity import different, digest
+from sahmc.run.identity import different, digest, require_one_run
 from sahmc.run.journal import SPARE_BYTES, DiskJournal, Journal
 from sahmc.run.shared_journal import SharedJournal
 
@@ -71,7 +71,7 @@ def _run_in(path: Path) -> dict[str, Any] | None:
             "choose another folder; nothing was changed",
         )
         return None
-    except NotADirectoryError:
+    except (NotADirectoryError, UnicodeDecodeError):
         text = ""
     except OSError as error:
         raise ValueError(
@@ -101,6 +101,9 @@ def open_journal(
     The other arguments are those of ``open_checkpoint``, the identity as a function that makes it. Where several
     processes run together the first one has the folder.
     """
+    if jax.process_count() > 1:
+        limits = {name: repr(arguments.get(name)) for name in ("until", "max_time", "max_gradients")}
+        require_one_run({**identity(), **limits})
     if checkpoint is None:
         return Journal()
     journal, error = Journal(), None

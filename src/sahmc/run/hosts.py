@@ -40,13 +40,26 @@ def join_hosts(
     process_id
         The number of this process, from 0; found by itself where None.
     timeout
-        The seconds after which a process that does not answer counts as lost, and JAX ends this one.
+        The seconds after which a process that does not answer counts as lost, and JAX ends this one; and those that are
+        waited for all processes to come.
     """
     ok = is_number(timeout) and timeout >= 10
     require(ok, "timeout must be at least 10 seconds", timeout, "pass 60, say")
-    jax.distributed.initialize(
-        coordinator_address, num_processes, process_id, heartbeat_timeout_seconds=int(np.ceil(timeout))
-    )
+    seconds = int(np.ceil(timeout))
+    try:
+        jax.distributed.initialize(
+            coordinator_address,
+            num_processes,
+            process_id,
+            initialization_timeout=seconds,
+            heartbeat_timeout_seconds=seconds,
+        )
+    except jax.errors.JaxRuntimeError as error:
+        raise RuntimeError(
+            f"the processes could not be joined at {coordinator_address or 'the address that was found'}: "
+            f"{str(error).splitlines()[0]}. To fix it, check that the port is free, that all processes are started and "
+            "that they can reach that address; then raise timeout."
+        ) from error
 
 
 def agreed(value: Any) -> Any:
@@ -58,6 +71,12 @@ def agreed(value: Any) -> Any:
         size = int(multihost_utils.broadcast_one_to_all(np.int64(len(content)).astype(np.int32)))
         mine = content if jax.process_index() == 0 else np.zeros(size, np.uint8)
         return pickle.loads(np.asarray(multihost_utils.broadcast_one_to_all(mine)).tobytes())
+
+
+def gathered(array: np.ndarray) -> np.ndarray:
+    """Return the arrays of all processes (process, ...), which are of the same shape, in all of them."""
+    with told_of_losses():
+        return np.asarray(multihost_utils.process_allgather(array))
 
 
 @contextmanager

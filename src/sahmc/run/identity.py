@@ -14,7 +14,9 @@ import numpy as np
 
 from sahmc._support.sealed_files import DIGEST_BYTES
 from sahmc._support.traced import TracedFunction
+from sahmc._support.validate import require
 from sahmc._version import __version__
+from sahmc.run.hosts import agreed, gathered
 from sahmc.run.plan import Plan
 from sahmc.run.start import Prepared, evaluate_starts
 
@@ -85,6 +87,25 @@ def different(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]:
         else f"{name} is {theirs.get(name)!r} in the checkpoint and {ours.get(name)!r} here"
         for name in names
     ]
+
+
+def require_one_run(ours: Mapping[str, Any]) -> None:
+    """Raise ``ValueError`` in all processes unless they have the same identity, of which ``ours`` is that of this one.
+
+    Chains of several processes share what they learn. With other data each would draw from a posterior of neither.
+    """
+    if jax.process_count() == 1:
+        return
+    seals = gathered(np.frombuffer(bytes.fromhex(digest(ours)), np.uint8))
+    first = agreed(json.loads(json.dumps(ours)))
+    others = [i for i, seal in enumerate(seals) if not np.array_equal(seal, seals[0])]
+    what = "; ".join(different(first, ours)).replace("in the checkpoint", "in process 0")
+    require(
+        not others,
+        "all processes of a run must be given the same model, data and arguments, and have the same versions",
+        f"something else in {', '.join(f'process {i}' for i in others)}" + (f": {what}" if what else ""),
+        "give all of them the same",
+    )
 
 
 def digest(identity: Mapping[str, Any]) -> str:

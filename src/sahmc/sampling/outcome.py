@@ -19,7 +19,7 @@ from sahmc.models.model import Labels
 from sahmc.models.positions import Unpacker
 from sahmc.models.symmetries import as_data
 from sahmc.models.symmetry import Symmetry
-from sahmc.results.findings.examine import NOT_EXAMINED, errors_first, examine, guarded, not_examined
+from sahmc.results.findings.examine import NOT_EXAMINED, SAID, errors_first, examine, guarded, not_examined
 from sahmc.results.findings.modes import missed_modes
 from sahmc.results.findings.rounding import check_rounding
 from sahmc.results.findings.symmetry import check_symmetry
@@ -81,12 +81,22 @@ class Outcome(NamedTuple):
     @property
     def missed(self) -> np.ndarray:
         """The lowest points (mode, dim) of modes that only the draws have shown, and whose mass is not known."""
-        return missed_modes(self.record)
+        try:
+            return missed_modes(self.record)
+        except Exception:  # told when the run is examined
+            return np.empty((0, self.live.finder.scale.size))
 
     @property
     def may_go_on(self) -> bool:
         """Whether nobody has asked it to end."""
         return not (self.record.settings["interrupted"] or self.presses.pressed)
+
+    def with_failure(self, what: str, error: Exception) -> Outcome:
+        """Return this outcome, with a finding that ``what`` has failed."""
+        said = " ".join(f"{type(error).__name__}: {error}".split())[:SAID]
+        sentence = f"{what} ended in an error ({said}). The draws made before are all there."
+        failure = Finding("examination", ERROR, sentence, 0.0, "Keep them with result.save(), and report this.")
+        return self._replace(failed=(*self.failed, failure))
 
     def result(self, further: Callable[..., Result], *more: Finding) -> Result:
         """Return the result, with its findings and ``more`` of them; ``further`` makes more draws."""
@@ -174,12 +184,14 @@ class Run:
         return self._outcome(drawn, pace, warm, spent, seconds, number=number)
 
     def again(self, rng_key: Key[Array, ""], limits: Limits, before: Outcome) -> Outcome:
-        """Make another pass that knows the modes that ``before`` has shown; Ctrl-C during it returns ``before``."""
+        """Make another pass that knows the modes that ``before`` has shown; where it fails, ``before`` returns."""
         self.presses.held = False
         try:
             return self.once(rng_key, limits, before)
         except KeyboardInterrupt:
             return before
+        except Exception as error:
+            return before.with_failure("A second pass, which knows more modes,", error)
 
     def go_on(self, before: Outcome, draws: int, limits: Limits) -> Outcome:
         """Return the outcome of the same pass with more draws, ``draws`` in all."""
@@ -288,12 +300,15 @@ class Run:
         try:
             if warm.beside is not None and whole and self.ready.plan.adapt == "tune":
                 record = dataclasses.replace(record, bridge=_bridge(record, warm.beside, positions))
+        except Exception as error:
+            failed = (not_examined("The evidence by bridges", error),)
+        try:
             if int(live.modes.num) and whole and not self.presses.pressed:
                 modes, now = live.find_modes(record.draws)
                 record = dataclasses.replace(record, modes=modes, num_gradients=record.num_gradients + now)
                 looked += now
         except Exception as error:
-            failed = (not_examined("The modes of the draws", error),)
+            failed = (*failed, not_examined("The modes of the draws", error))
         looking = time.perf_counter() - began
         return Outcome(record, live, self.presses, drawn, warm, spent, looked, number, pace, looking, failed)
 

@@ -36,12 +36,19 @@ def draw_in_rounds(
         if outcome.number == 0 and len(outcome.missed) and outcome.may_go_on:
             outcome = run.again(jax.random.fold_in(rng_key, 1), limits, outcome)
         began, rows = time.perf_counter(), outcome.drawn.so_far.rows
-        lacking = [] if until is None or not outcome.may_go_on else until.shortfalls(outcome.record)
+        try:
+            lacking = [] if until is None or not outcome.may_go_on else until.shortfalls(outcome.record)
+        except Exception as error:
+            outcome, lacking = outcome.with_failure("The look at how precise the draws are", error), []
         limits.keep_time(rows, outcome.pace, outcome.looking + time.perf_counter() - began)
         total = _next(outcome, lacking, limits, MOST_DRAWS * run.ready.plan.draws)
         if total is None:
             break
-        outcome = run.go_on(outcome, total, limits)
+        try:
+            outcome = run.go_on(outcome, total, limits)
+        except Exception as error:
+            outcome = outcome.with_failure("A further round of draws", error)
+            break
     if outcome.may_go_on:
         run.journal.ask(outcome.number, rows)  # it is complete as it is
     return outcome, [*_lacking(lacking, limits), *_cut_short(outcome, wanted, limits)]
