@@ -58,16 +58,18 @@ def test_a_chain_that_never_moves_goes_where_others_are_unless_it_is_low():
     assert not rescued(model, starts, moving).high.any()
 
 
+@pytest.mark.parametrize("bits", ["f4", "f8"])
 @pytest.mark.parametrize(("width", "lost"), [(1e-8, 4), (1e-3, 0)])
-def test_a_deep_place_without_mass_is_left(width, lost):
+def test_a_deep_place_without_mass_is_left(width, lost, bits):
     """Four of sixteen chains are 60 nats below others, where the density is narrow: only its mass counts."""
 
     def log_likelihood(x):
         return jnp.logaddexp(60 - 0.5 * jnp.sum((x / width) ** 2), -0.5 * jnp.sum((x - 3) ** 2))
 
     model = sahmc.Model(log_likelihood, lambda x: -0.5 * jnp.sum((x / 100) ** 2))
-    starts = np.concatenate([3 + np.random.default_rng(0).normal(size=(12, 6)), np.zeros((4, 6))]).astype("f4")
-    done = rescued(model, starts)
+    starts = np.concatenate([3 + np.random.default_rng(0).normal(size=(12, 6)), np.zeros((4, 6))]).astype(bits)
+    with jax.enable_x64(bits == "f8"):
+        done = rescued(model, starts)
     assert done.stranded == lost
     if lost:
         assert done.high[12:].all() and (np.abs(done.state.sahmc.chains.position) > 0.1).any(axis=1).all()

@@ -83,7 +83,7 @@ def rescue(
         ends, _, _, cost = quench_all(context.energy_fn, position[stuck], scale, RESCUE_STEPS, float(floor))
         position[stuck] = ends
         chains = evaluate_starts(context.energy_fn, jnp.asarray(position))[1].chains
-        height, more = np.asarray(chains.total_energy, float), 0
+        height, more = np.array(chains.total_energy, float), 0
         if by_mass:
             height[stuck], more = heights(context.energy_fn, ends)
         lost, spent = stuck & ~(height <= bound), spent + cost + more
