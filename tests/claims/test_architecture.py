@@ -34,6 +34,7 @@ MAY_IMPORT = {
     "numpyro": "interop models _support",
     "paper": "sampling run algorithm kernels hamiltonian results tilt models testing _support _version",
     "cli": "comparison paper plots sampling run results kernels tilt models testing _support _version",
+    "__main__": "cli",
     "__init__": "numpyro comparison interop sampling run algorithm plots results results.records kernels landscape "
     "hamiltonian tilt models _version",
 }

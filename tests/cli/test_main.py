@@ -14,6 +14,7 @@ import jax
 import numpy as np
 import pytest
 
+from sahmc._version import __version__
 from sahmc.cli.main import main, parser
 from sahmc.cli.model_file import load_model
 from sahmc.cli.output import print_comparison
@@ -289,3 +290,9 @@ def test_devices_and_hosts_that_make_no_sense_are_told_of(tmp_path, capsys, monk
     said(capsys, "init")
     code, _, err = said(capsys, "sample", "model.py", *option, *QUICK)
     assert code == 2 and told in err
+
+
+def test_the_module_is_the_command():
+    asked = [sys.executable, "-m", "sahmc", "--version"]
+    told = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+    assert __version__ in told

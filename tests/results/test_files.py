@@ -242,7 +242,9 @@ def test_two_saves_at_once_leave_one_that_is_whole(result, tmp_path, name):
 def test_a_store_whose_save_was_ended_between_old_and_new_is_put_back(result, tmp_path):
     path = tmp_path / "run.zarr"
     result.save(path)
-    beside = tmp_path / ".run.zarr.abc"
+    beside = tmp_path / ".run.zarr.sahmc-abcdefgh"
+    (tmp_path / ".run.zarr.backup").mkdir()
+    os.utime(tmp_path / ".run.zarr.backup", (0, 0))
     beside.mkdir()
     path.rename(beside / "old")
     assert differences(sahmc.Result.load(path).record, result.record) == []
@@ -251,6 +253,12 @@ def test_a_store_whose_save_was_ended_between_old_and_new_is_put_back(result, tm
     os.utime(beside / "part.zarr", (0, 0))
     result.save(path, overwrite=True)
     assert not beside.exists()  # what was left of a save that ended an hour ago
+    assert (tmp_path / ".run.zarr.backup").exists()
+    path.rename(tmp_path / "old")
+    beside.mkdir()
+    (tmp_path / "old").rename(beside / "old")
+    with pytest.raises(ValueError, match="nothing is written over"):
+        result.save(path)
 
 
 @pytest.mark.parametrize("name", ["chain", "draw", "..", "a\0b", "x" * 300])

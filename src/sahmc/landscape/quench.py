@@ -279,10 +279,11 @@ def heights(energy_fn: TracedFunction, points: np.ndarray) -> tuple[np.ndarray, 
     """Return -log of the mass around each of ``points`` (point, dim), and the cost.
 
     The mass is exp(-energy) times the lengths over which the energy bends, so that a narrow place is not taken for a
-    good one only because it is deep. It is zero where the energy or its gradient is not finite.
+    good one only because it is deep. It is zero where the energy or its gradient is not finite. Lengths are measured in
+    up to MOST_SCALED dimensions.
     """
     height, spent = _finite(*energies_and_gradients(energy_fn, points)), len(points)
-    for i in np.flatnonzero(np.isfinite(height)):
+    for i in np.flatnonzero(np.isfinite(height) & (points.shape[1] <= MOST_SCALED)):
         lengths, cost = nat_lengths(energy_fn, points[i], MASS_LENGTHS)
         height[i] -= np.log(lengths).sum()
         spent += cost

@@ -70,10 +70,19 @@ def starting_positions(model: Model, initvals: Any, chains: int, rng_key: jax.Ar
     return jnp.asarray(np.stack([np.asarray(flat) for flat in flats])), unravels[0]
 
 
-def prior_positions(model: Model, num: int, rng_key: jax.Array) -> np.ndarray | None:
-    """Return draws of the prior as positions (num, dim), or None where the model cannot draw from it."""
-    if model.draw_prior is None:
+def prior_positions(model: Model, num: int, rng_key: jax.Array, like: Any) -> np.ndarray | None:
+    """Return draws of the prior as positions (num, dim), or None where the model cannot draw from it.
+
+    They must be ``like`` other positions of the model.
+    """
+    try:
+        one = None if model.draw_prior is None else model.draw_prior(rng_key)
+    except Exception:  # a distribution of the user's own that cannot be drawn from: chains start elsewhere
+        one = None
+    if model.draw_prior is None or one is None:
         return None
+    must = "draw_prior must return positions of the same structure and shapes as start"
+    require(structure(one) == structure(like), must, structure(one), f"return {structure(like)}")
     return np.asarray(starting_positions(replace(model, unconstrain=None), model.draw_prior, num, rng_key)[0])
 
 

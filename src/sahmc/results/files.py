@@ -45,10 +45,13 @@ def check_target(path: str | PathLike[str], overwrite: bool) -> Path:
 
     An existing file is refused unless ``overwrite``.
     """
+    restore(as_path(path, "path"))
     target = as_new_file(path, overwrite)
     must = "a result is stored as NetCDF, in a file like run.nc, or as Zarr, in run.zarr"
     require(target.suffix in (".nc", ".zarr"), must, str(target), "change the ending")
     _require_engine(target)
+    if target.suffix == ".zarr" and target.exists():
+        require(target.is_dir(), "a Zarr store is a folder", f"{target}, which is a file", "choose another name")
     if target.is_dir():
         about = target / "zarr.json"
         ours = target.suffix == ".zarr" and (not any(target.iterdir()) or (about.is_file() and _is_result(about)))

@@ -56,7 +56,7 @@ class LiveRun(Protocol):
         """
 
 
-TREE_GROUPS = ("posterior", "sample_stats", "observed_data", "constant_data", "prior", "posterior_predictive")
+TREE_GROUPS = ("posterior", "sample_stats", "observed_data", "constant_data")
 """The groups of a tree of ArviZ, which people look for here."""
 
 
@@ -85,8 +85,13 @@ class Result(RecordView, PlotMethods):
 
     def __getattr__(self, name: str) -> Any:
         """Raise ``AttributeError``, with a hint for those who come from ArviZ or PyMC."""
+        if hasattr(type(self), name):  # a property that failed: let its own error be seen
+            return object.__getattribute__(self, name)
         hint = f"; to_datatree() has it: result.to_datatree().{name}" if name in TREE_GROUPS else ""
         raise AttributeError(f"a Result has no attribute {name!r}{hint}")
+
+    __iter__ = None
+    __contains__ = None
 
     def __getitem__(self, name: Any) -> Any:
         """Raise ``TypeError``, with a hint: a result is no dict."""

@@ -6,6 +6,7 @@ import contextlib
 import glob
 import hashlib
 import json
+import secrets
 import shutil
 import tempfile
 import time
@@ -86,7 +87,7 @@ def write_store(tree: xr.DataTree, streamed: Sequence[Streamed], names: Sequence
         while part.exists():
             if target.is_dir():
                 with contextlib.suppress(FileNotFoundError):  # another save has just taken it away
-                    _remove(old)
+                    _put_away(old)
                     target.rename(old)
             try:
                 part.replace(target)
@@ -95,14 +96,21 @@ def write_store(tree: xr.DataTree, streamed: Sequence[Streamed], names: Sequence
                     raise
     finally:
         restore(target)
-        _remove(folder)
+        _put_away(old)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _put_away(old: Path) -> None:
+    """Give an old store another name, if it is there, so that nobody puts it back while it is taken away."""
+    with contextlib.suppress(FileNotFoundError):
+        old.rename(old.with_name(f"gone-{secrets.token_hex(4)}"))
 
 
 def restore(target: Path) -> None:
     """Put an old store back that a save was about to replace by a new one when it was ended, if there is one."""
     if target.exists():
         return
-    for old in sorted(target.parent.glob(f"{glob.escape(_beside(target))}*/{OLD}")):
+    for old in sorted(target.parent.glob(f"{_folders(target)}/{OLD}")):
         with contextlib.suppress(OSError):
             old.rename(target)
             return
@@ -110,7 +118,7 @@ def restore(target: Path) -> None:
 
 def _sweep(target: Path) -> None:
     """Take away what saves to ``target`` have left that were ended on the way."""
-    for folder in target.parent.glob(f"{glob.escape(_beside(target))}*"):
+    for folder in target.parent.glob(_folders(target)):
         with contextlib.suppress(OSError):
             last = max(path.stat().st_mtime for path in (folder, *folder.rglob("*")))
             if folder.is_dir() and not (folder / OLD).exists() and time.time() - last > LEFT_OVER:
@@ -119,7 +127,12 @@ def _sweep(target: Path) -> None:
 
 def _beside(target: Path) -> str:
     """Return how the names of folders begin in which a file is written before it takes the place of ``target``."""
-    return f".{target.name}."
+    return f".{target.name}.sahmc-"
+
+
+def _folders(target: Path) -> str:
+    """Return the pattern of their names."""
+    return glob.escape(_beside(target)) + "????????"
 
 
 def checksum(tree: xr.DataTree, names: Sequence[str], streamed: Mapping[tuple[str, str], str] | None = None) -> str:

@@ -103,7 +103,7 @@ def open_journal(
     """
     if jax.process_count() > 1:
         limits = {name: repr(arguments.get(name)) for name in ("until", "max_time", "max_gradients")}
-        require_one_run({**identity(), **limits})
+        require_one_run({**identity(), **limits, "checkpoint": checkpoint is not None})
     if checkpoint is None:
         return Journal()
     journal, error = Journal(), None

@@ -15,6 +15,8 @@ from sahmc._support.validate import is_number, require
 
 HEARTBEAT_SECONDS = 60
 """The seconds after which a process that does not answer counts as lost, if nothing else is asked for."""
+START_SECONDS = 300
+"""The seconds to wait for all processes to start, if nothing else is asked for."""
 LOST = ("gloo", "connection", "heartbeat", "coordination", "unavailable", "nccl", "socket", "peer", "deadline")
 """What the errors of collectives and of the coordination service speak of, when another process is gone."""
 
@@ -24,7 +26,7 @@ def join_hosts(
     num_processes: int | None = None,
     process_id: int | None = None,
     *,
-    timeout: float = HEARTBEAT_SECONDS,
+    timeout: float | None = None,
 ) -> None:
     """Join this process with the others of a run, before anything else is done with JAX.
 
@@ -40,25 +42,25 @@ def join_hosts(
     process_id
         The number of this process, from 0; found by itself where None.
     timeout
-        The seconds after which a process that does not answer counts as lost, and JAX ends this one; and those that are
-        waited for all processes to come.
+        The seconds after which a process that does not answer counts as lost, and JAX ends this one. It is also how
+        long to wait for all processes to start. If None, 60 for the one and 300 for the other.
     """
-    ok = is_number(timeout) and timeout >= 10
+    ok = timeout is None or (is_number(timeout) and timeout >= 10)
     require(ok, "timeout must be at least 10 seconds", timeout, "pass 60, say")
-    seconds = int(np.ceil(timeout))
+    beat, wait = (HEARTBEAT_SECONDS, START_SECONDS) if timeout is None else 2 * (int(np.ceil(timeout)),)
     try:
         jax.distributed.initialize(
             coordinator_address,
             num_processes,
             process_id,
-            initialization_timeout=seconds,
-            heartbeat_timeout_seconds=seconds,
+            initialization_timeout=wait,
+            heartbeat_timeout_seconds=beat,
         )
     except jax.errors.JaxRuntimeError as error:
+        said, where = str(error).partition("\n")[0], coordinator_address or "the address that was found"
         raise RuntimeError(
-            f"the processes could not be joined at {coordinator_address or 'the address that was found'}: "
-            f"{str(error).splitlines()[0]}. To fix it, check that the port is free, that all processes are started and "
-            "that they can reach that address; then raise timeout."
+            f"the processes could not be joined at {where}: {said}. To fix it, check that the port is free, that all "
+            "processes are started, and that they can reach that address; then raise timeout."
         ) from error
 
 

@@ -82,7 +82,8 @@ def prepare(model: Model, plan: Plan, initvals: Any, rng_key: Key[Array, ""]) ->
         again = again * _shrinkage(model, attempt)
         positions = positions.at[np.flatnonzero(lost)].set(again[np.flatnonzero(lost)])
     key_prior = jax.random.fold_in(rng_key, MOST_START_ATTEMPTS)
-    draw_prior = partial(prior_positions, model, plan.chains, key_prior) if initvals is None else None
+    like = ready.unravel(positions[0])
+    draw_prior = partial(prior_positions, model, plan.chains, key_prior, like) if initvals is None else None
     return ready._replace(positions=positions, draw_prior=draw_prior)
 
 

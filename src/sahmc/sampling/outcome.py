@@ -28,7 +28,7 @@ from sahmc.results.records import DrawRecord, Finding, RunRecord, ThetaRecord, T
 from sahmc.results.result import Result
 from sahmc.run.devices import Devices
 from sahmc.run.interrupts import Interrupts
-from sahmc.run.journal import Journal
+from sahmc.run.journal import DiskJournal, Journal
 from sahmc.run.limits import FEWEST_DRAWS, Limits
 from sahmc.run.live import Live
 from sahmc.run.loop import chunk_capacity
@@ -184,14 +184,17 @@ class Run:
         return self._outcome(drawn, pace, warm, spent, seconds, number=number)
 
     def again(self, rng_key: Key[Array, ""], limits: Limits, before: Outcome) -> Outcome:
-        """Make another pass that knows the modes that ``before`` has shown; where it fails, ``before`` returns."""
+        """Make another pass that knows the modes that ``before`` has shown; Ctrl-C during it returns ``before``."""
         self.presses.held = False
         try:
             return self.once(rng_key, limits, before)
         except KeyboardInterrupt:
             return before
-        except Exception as error:
-            return before.with_failure("A second pass, which knows more modes,", error)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether an error costs nothing: a folder holds the draws, or other processes must be told of it."""
+        return isinstance(self.journal, DiskJournal) or jax.process_count() > 1
 
     def go_on(self, before: Outcome, draws: int, limits: Limits) -> Outcome:
         """Return the outcome of the same pass with more draws, ``draws`` in all."""

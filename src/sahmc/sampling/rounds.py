@@ -28,13 +28,22 @@ def draw_in_rounds(
     """Make a first round of draws and, if there is a precision to be reached, further ones.
 
     What returns is the last outcome, and a finding if it is not what was asked for. Where draws show a mode that the
-    warm-up did not know, all is done once more.
+    warm-up did not know, all is done once more. A further round or pass that fails is a finding, unless a folder holds
+    the draws.
     """
     outcome = run.once(rng_key, limits)
     wanted = max(run.ready.plan.draws, run.journal.asked[0])
+    lacking: list[Shortfall] = []
     while True:
-        if outcome.number == 0 and len(outcome.missed) and outcome.may_go_on:
-            outcome = run.again(jax.random.fold_in(rng_key, 1), limits, outcome)
+        rows = outcome.drawn.so_far.rows
+        try:
+            if outcome.number == 0 and len(outcome.missed) and outcome.may_go_on:
+                outcome = run.again(jax.random.fold_in(rng_key, 1), limits, outcome)
+        except Exception as error:
+            if run.is_kept:
+                raise
+            outcome, lacking = outcome.with_failure("A second pass, which knows more modes,", error), []
+            break
         began, rows = time.perf_counter(), outcome.drawn.so_far.rows
         try:
             lacking = [] if until is None or not outcome.may_go_on else until.shortfalls(outcome.record)
@@ -47,7 +56,9 @@ def draw_in_rounds(
         try:
             outcome = run.go_on(outcome, total, limits)
         except Exception as error:
-            outcome = outcome.with_failure("A further round of draws", error)
+            if run.is_kept:
+                raise
+            outcome, lacking = outcome.with_failure("A further round of draws", error), []
             break
     if outcome.may_go_on:
         run.journal.ask(outcome.number, rows)  # it is complete as it is

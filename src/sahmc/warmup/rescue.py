@@ -17,9 +17,10 @@ from sahmc.warmup.tempered import WarmupContext, take_places
 STRANDED_NATS, STRANDED_SPREADS = 20.0, 8.0
 """The nats, and the spreads sqrt(d/2) of the energy in a Gaussian well, by which a chain that comes from the prior may
 be higher than the lowest quarter of them."""
-BY_MASS_DIM, CORRELATION_NATS = 64, 0.5
-"""The largest dimension in which the mass around chains is compared, not their energy alone; and the nats for each
-dimension by which it may differ because one place is more correlated: lengths are those along coordinates."""
+BY_MASS_NUMBERS, CORRELATION_NATS = 2048, 0.5
+"""The most coordinates of all chains together for which the mass around chains is compared, not their energy alone; and
+the nats for each dimension by which it may differ because one place is more correlated: lengths are those along
+coordinates."""
 LOW_CHAINS = 0.25
 """The quantile over chains of the energy with which others are compared: some may be in minor modes."""
 RESCUE_STEPS = 200
@@ -64,11 +65,12 @@ def rescue(
     floor = np.median(energy) + absurd_height(dim)
     if context.plan.has_prior:
         floor = min(floor, np.quantile(energy, LOW_CHAINS) + stranded_height(dim))
-    by_mass = context.plan.has_prior and dim <= BY_MASS_DIM and not np.ptp(energy) <= stranded_height(dim)
+    few = chains.position.size <= BY_MASS_NUMBERS
+    by_mass = context.plan.has_prior and few and not np.ptp(energy) <= stranded_height(dim)
     height, bound, spent = energy, floor, 0
     if by_mass:
         height, spent = heights(context.energy_fn, np.asarray(chains.position))
-        bound = np.quantile(height, LOW_CHAINS) + stranded_height(dim) + CORRELATION_NATS * dim
+        bound = np.quantile(height, LOW_CHAINS, method="lower") + stranded_height(dim) + CORRELATION_NATS * dim
     frozen = _are_frozen(late)
     with np.errstate(invalid="ignore"):  # the energies of a chain may be infinite
         high = ~(height <= bound) | frozen
