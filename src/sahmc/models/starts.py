@@ -75,11 +75,11 @@ def prior_positions(model: Model, num: int, rng_key: jax.Array, like: Any) -> np
 
     They must be ``like`` other positions of the model.
     """
+    if model.draw_prior is None:
+        return None
     try:
-        one = None if model.draw_prior is None else model.draw_prior(rng_key)
+        one = model.draw_prior(rng_key)
     except Exception:  # a distribution of the user's own that cannot be drawn from: chains start elsewhere
-        one = None
-    if model.draw_prior is None or one is None:
         return None
     must = "draw_prior must return positions of the same structure and shapes as start"
     require(structure(one) == structure(like), must, structure(one), f"return {structure(like)}")

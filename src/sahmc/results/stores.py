@@ -74,7 +74,6 @@ def write_store(tree: xr.DataTree, streamed: Sequence[Streamed], names: Sequence
     ``names`` are the attributes that the checksum vouches for, besides all variables.
     """
     need = sum(s.nbytes for s in streamed) + sum(node.to_dataset().nbytes for node in tree.subtree) + SPARE_BYTES
-    restore(target)
     _sweep(target)
     todo = "make space, or save it elsewhere: the result is still in memory, and an older file is still there"
     folder = Path(tempfile.mkdtemp(dir=target.parent, prefix=_beside(target)))

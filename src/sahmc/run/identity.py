@@ -94,8 +94,6 @@ def require_one_run(ours: Mapping[str, Any]) -> None:
 
     Chains of several processes share what they learn. With other data each would draw from a posterior of neither.
     """
-    if jax.process_count() == 1:
-        return
     seals = gathered(np.frombuffer(bytes.fromhex(digest(ours)), np.uint8))
     first = agreed(json.loads(json.dumps(ours)))
     others = [i for i, seal in enumerate(seals) if not np.array_equal(seal, seals[0])]

@@ -19,7 +19,7 @@ from sahmc.models.model import Labels
 from sahmc.models.positions import Unpacker
 from sahmc.models.symmetries import as_data
 from sahmc.models.symmetry import Symmetry
-from sahmc.results.findings.examine import NOT_EXAMINED, SAID, errors_first, examine, guarded, not_examined
+from sahmc.results.findings.examine import NOT_EXAMINED, errors_first, examine, failure, guarded, not_examined
 from sahmc.results.findings.modes import missed_modes
 from sahmc.results.findings.rounding import check_rounding
 from sahmc.results.findings.symmetry import check_symmetry
@@ -93,10 +93,7 @@ class Outcome(NamedTuple):
 
     def with_failure(self, what: str, error: Exception) -> Outcome:
         """Return this outcome, with a finding that ``what`` has failed."""
-        said = " ".join(f"{type(error).__name__}: {error}".split())[:SAID]
-        sentence = f"{what} ended in an error ({said}). The draws made before are all there."
-        failure = Finding("examination", ERROR, sentence, 0.0, "Keep them with result.save(), and report this.")
-        return self._replace(failed=(*self.failed, failure))
+        return self._replace(failed=(*self.failed, failure(f"{what} ended in an error", error)))
 
     def result(self, further: Callable[..., Result], *more: Finding) -> Result:
         """Return the result, with its findings and ``more`` of them; ``further`` makes more draws."""

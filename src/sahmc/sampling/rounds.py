@@ -35,7 +35,6 @@ def draw_in_rounds(
     wanted = max(run.ready.plan.draws, run.journal.asked[0])
     lacking: list[Shortfall] = []
     while True:
-        rows = outcome.drawn.so_far.rows
         try:
             if outcome.number == 0 and len(outcome.missed) and outcome.may_go_on:
                 outcome = run.again(jax.random.fold_in(rng_key, 1), limits, outcome)
@@ -61,7 +60,7 @@ def draw_in_rounds(
             outcome, lacking = outcome.with_failure("A further round of draws", error), []
             break
     if outcome.may_go_on:
-        run.journal.ask(outcome.number, rows)  # it is complete as it is
+        run.journal.ask(outcome.number, outcome.drawn.so_far.rows)  # it is complete as it is
     return outcome, [*_lacking(lacking, limits), *_cut_short(outcome, wanted, limits)]
 
 

@@ -103,7 +103,7 @@ def _are_frozen(energies: np.ndarray) -> np.ndarray:
     still = (energies == energies[-1]).all(axis=0)
     if len(energies) < FROZEN_MOVES or not 0 < still.mean() < 0.5:
         return np.zeros(len(still), bool)
-    return still & ~(energies[-1] <= np.quantile(energies[:, ~still], FROZEN_QUANTILE))
+    return still & ~(energies[-1] <= np.quantile(energies[:, ~still], FROZEN_QUANTILE, method="lower"))
 
 
 def stranded_height(dim: int) -> float:

@@ -65,14 +65,14 @@ def guarded(what: str, check: Callable[[], Iterable[Finding]]) -> tuple[Finding,
 
 def not_examined(what: str, error: Exception) -> Finding:
     """Return the finding that ``what``, the beginning of a sentence, could not be examined for an ``error``."""
+    return failure(f"{what} could not be examined", error)
+
+
+def failure(sentence: str, error: Exception) -> Finding:
+    """Return the finding that begins with ``sentence`` and tells of an ``error`` that cost no draws."""
     said = " ".join(f"{type(error).__name__}: {error}".split())[:SAID]
-    return Finding(
-        "examination",
-        ERROR,
-        f"{what} could not be examined ({said}). The draws are as they were made.",
-        0.0,
-        "Keep them with result.save(), and report this.",
-    )
+    whole = f"{sentence} ({said}). The draws are as they were made."
+    return Finding("examination", ERROR, whole, 0.0, "Keep them with result.save(), and report this.")
 
 
 def errors_first(*found: Finding) -> tuple[Finding, ...]:
