@@ -187,7 +187,7 @@ def interrupt_at(chunk, monkeypatch):
                 signal.signal(signal.SIGINT, before)
         return original(*args)
 
-    monkeypatch.setattr(run, "CHUNK_SECONDS", 0.01)
+    monkeypatch.setattr(run, "CHUNK_SECONDS", 0.0)
     monkeypatch.setattr(run, "run_chunk", interrupted)
 
 
@@ -199,7 +199,7 @@ def test_ctrl_c_before_there_are_draws_stops_the_run(monkeypatch, chunk):
 
 
 def test_ctrl_c_returns_what_was_drawn(monkeypatch):
-    monkeypatch.setattr(run, "CHUNK_SECONDS", 0.01)
+    monkeypatch.setattr(run, "CHUNK_SECONDS", 0.0)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def press(progress):
@@ -235,7 +235,7 @@ def test_ctrl_c_at_the_last_draw_loses_nothing_and_says_nothing(ctrl_c):
 
 @pytest.mark.parametrize("times", [1, 2, 5])
 def test_ctrl_c_again_and_again_still_returns_a_result(ctrl_c, times, monkeypatch):
-    monkeypatch.setattr(run, "CHUNK_SECONDS", 0.01)
+    monkeypatch.setattr(run, "CHUNK_SECONDS", 0.0)
 
     def press(progress):
         if progress.stage == "draw" and progress.done > progress.total / 4:

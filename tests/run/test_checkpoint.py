@@ -115,17 +115,38 @@ class Killed(BaseException):
     pass
 
 
-@pytest.mark.parametrize("call", range(3, 60, 4))
-def test_a_run_that_dies_in_any_chunk_is_resumed_to_the_same_bits(call, whole, tmp_path, monkeypatch):
-    """Dead without a chance to write anything: neither ``end`` nor ``close`` of the journal is called."""
-    original, calls = run.run_chunk, 0
+def cut_small(monkeypatch):
+    """Chunks of ``FIRST_CHUNK`` moves, whatever the speed of the machine, with a record after each."""
     monkeypatch.setattr(journal, "RECORD_SECONDS", 0.0)
-    monkeypatch.setattr(run, "CHUNK_SECONDS", 0.003)
+    monkeypatch.setattr(run, "CHUNK_SECONDS", 0.0)
+
+
+@pytest.fixture(scope="module")
+def num_chunks(tmp_path_factory):
+    original, count = run.run_chunk, 0
+
+    def counted(*args):
+        nonlocal count
+        count += 1
+        return original(*args)
+
+    with pytest.MonkeyPatch.context() as patch:
+        cut_small(patch)
+        patch.setattr(run, "run_chunk", counted)
+        sample(checkpoint=tmp_path_factory.mktemp("run") / "counted")
+    return count
+
+
+@pytest.mark.parametrize("share", np.linspace(0.0, 1.0, 15))
+def test_a_run_that_dies_in_any_chunk_is_resumed_to_the_same_bits(share, whole, num_chunks, tmp_path, monkeypatch):
+    """Dead without a chance to write anything: neither ``end`` nor ``close`` of the journal is called."""
+    original, calls, last = run.run_chunk, 0, 1 + round(share * (num_chunks - 1))
+    cut_small(monkeypatch)
 
     def dying(*args):
         nonlocal calls
         calls += 1
-        if calls == call:
+        if calls == last:
             monkeypatch.setattr(DiskJournal, "end", lambda self: None)
             raise Killed
         return original(*args)
@@ -134,8 +155,7 @@ def test_a_run_that_dies_in_any_chunk_is_resumed_to_the_same_bits(call, whole, t
     with pytest.raises(Killed):
         sample(checkpoint=tmp_path / "run")
     monkeypatch.undo()
-    before = calls
-    assert before == call and same(whole, sample(checkpoint=tmp_path / "run"))
+    assert same(whole, sample(checkpoint=tmp_path / "run"))
 
 
 ROOT = Path(__file__).parent.parent.parent
@@ -151,7 +171,7 @@ from sahmc.run import journal
 from sahmc.run import loop as run
 from tests.run.test_checkpoint import OPTIONS, log_density
 warnings.simplefilter("ignore")
-journal.RECORD_SECONDS, run.CHUNK_SECONDS = 0.0, 0.003
+journal.RECORD_SECONDS, run.CHUNK_SECONDS = 0.0, 0.0
 folder, number, after = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
 count = 0
 def arm(_):
@@ -394,7 +414,7 @@ def test_a_seed_that_was_drawn_is_found_again(tmp_path):
 
 
 def test_an_interrupted_run_is_resumed(whole, tmp_path, monkeypatch):
-    monkeypatch.setattr(run, "CHUNK_SECONDS", 0.003)
+    monkeypatch.setattr(run, "CHUNK_SECONDS", 0.0)
 
     def stop(progress):
         if progress.stage == "draw" and progress.done > progress.total / 2:
