@@ -134,6 +134,28 @@ def test_a_run_of_scarce_gradients_that_died_comes_to_the_same_end(short, tmp_pa
     assert bits(run(1000, max_gradients=most, checkpoint=tmp_path / "run")) == bits(whole)
 
 
+@pytest.mark.parametrize("limits", [{}, {"max_gradients": 90_000}, {"max_gradients": 31_000}, {"max_time": 1000}])
+def test_a_run_that_dies_in_any_round_comes_to_the_same_end_at_the_same_cost(limits, tmp_path):
+    """Looks for modes between rounds cost gradients, which count although a resumed run does not repeat them."""
+    asked, moves = {"until": sahmc.Precision(mass=0.01), **limits}, []
+    whole = run(40, **asked, callback=lambda told: moves.append(told.advance * (told.stage == "draw")))
+    for number, share in enumerate((0.1, 0.35, 0.6, 0.95)):
+        left = [share * sum(moves)]
+
+        def die(told, left=left):
+            left[0] -= told.advance * (told.stage == "draw")
+            if left[0] < 0:
+                raise RuntimeError("out of power")
+
+        folder = tmp_path / str(number)
+        with pytest.raises(RuntimeError, match="out of power"):
+            run(40, **asked, checkpoint=folder, callback=die)
+        again = run(40, **asked, checkpoint=folder)
+        assert bits(again) == bits(whole) and again.num_gradients == whole.num_gradients
+        assert again.findings == whole.findings
+        assert bits(run(40, **asked, checkpoint=folder)) == bits(whole)  # and it is complete
+
+
 def test_a_run_that_was_interrupted_in_a_folder_goes_on_as_far_as_is_asked(longer, tmp_path):
     def press(progress):
         if progress.stage == "draw":

@@ -34,7 +34,7 @@ RECORD_SECONDS = 10.0
 SPARE_BYTES = 2**20
 """The bytes that a run takes besides its draws."""
 ASKED = "draws.json"
-"""The file that holds how many draws each pass was asked for."""
+"""The file that holds the last goal of each pass."""
 OURS = re.compile(r"[0-9]{3}-[a-z]+\.(state|rows)")
 """The names of the files of stages that go on, have many rows, or made the draws."""
 LOG, RESULT = "stages.log", "result"
@@ -43,6 +43,17 @@ DRAWS = "draw"
 """The stage that makes the draws of the run."""
 LOGGED_BYTES = 2**24
 """The most bytes of rows with which a stage goes into the log."""
+
+
+class Goal(NamedTuple):
+    """What a pass of a run is to do, and all that has led to it which the draws themselves do not tell."""
+
+    draws: int
+    """The draws of each chain."""
+    request: str = ""
+    """The precision and the limits for which there is a further round; empty in the first one."""
+    looked: int = 0
+    """The gradients spent on looking for modes in the draws of earlier rounds."""
 
 
 class StageProgress(NamedTuple):
@@ -69,17 +80,21 @@ class Journal:
 
     seconds = 0.0
     """The seconds that earlier processes spent on this run."""
-    asked: tuple[int, ...] = ()
-    """The draws that each pass of the run was last asked for."""
+    asked: tuple[Goal, ...] = ()
+    """The last goal of each pass of the run."""
 
-    def ask(self, number: int, draws: int) -> None:
-        """Note that pass ``number``, counted from 0, is to make so many draws of each chain."""
-        self.asked = (*self.asked[:number], draws)
+    def ask(self, number: int, goal: Goal) -> None:
+        """Note what pass ``number``, counted from 0, is to do."""
+        self.asked = (*self.asked[:number], goal)
+
+    def aim(self, number: int, draws: int) -> None:
+        """Note that pass ``number`` is to make more or fewer draws than it was asked for."""
+        self.ask(number, self.asked[number]._replace(draws=draws))
 
     def ask_for(self, draws: int) -> None:
         """Note that the last pass is to make so many draws of each chain; a run that is complete keeps those it has."""
-        if self.asked and (self.asked[-1] < draws or self.read_result() is None):
-            self.ask(len(self.asked) - 1, draws)
+        if self.asked and (self.asked[-1].draws < draws or self.read_result() is None):
+            self.aim(len(self.asked) - 1, draws)
 
     def begin(self, name: str, so_far: StageProgress, structure: PyTreeDef, rows: int) -> StageProgress:
         """Begin a stage, and return what is known of it: ``so_far`` if nothing is.
@@ -149,10 +164,10 @@ class DiskJournal(Journal):
         self._began = time.monotonic()
         self.asked = asked_in(folder)
 
-    def ask(self, number: int, draws: int) -> None:
+    def ask(self, number: int, goal: Goal) -> None:
         """Note what a pass is to do, on disk as well."""
         before = self.asked
-        super().ask(number, draws)
+        super().ask(number, goal)
         if self.asked != before:
             self._lock.require_writable()
             write_whole(self._folder / ASKED, sealed(json.dumps(self.asked).encode()))
@@ -344,10 +359,10 @@ class DiskJournal(Journal):
         )
 
 
-def asked_in(folder: Path) -> tuple[int, ...]:
-    """Return the draws that each pass of the run in a folder was last asked for; none if that is not known."""
+def asked_in(folder: Path) -> tuple[Goal, ...]:
+    """Return the last goal of each pass of the run in a folder; none if that is not known."""
     found = unsealed(folder / ASKED)
-    return () if found is None else tuple(json.loads(found))
+    return () if found is None else tuple(Goal(*goal) for goal in json.loads(found))
 
 
 def _seconds(folder: Path, log: StageLog) -> float:

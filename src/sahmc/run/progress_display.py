@@ -6,6 +6,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
+import jax
+
 from sahmc.run.bars import terminal_bars
 from sahmc.run.notebook_bars import notebook_bars
 from sahmc.run.progress import Progress, Report
@@ -17,11 +19,11 @@ def progress(stages: dict[str, int], enabled: bool, callback: Report | None = No
     """Show the progress of a run, and yield the function to be called with a ``Progress`` between chunks.
 
     ``stages`` holds the moves that are planned for each stage. If ``enabled``, there is a bar for each in a notebook,
-    and on standard error where that is a terminal; elsewhere there are lines through ``logging``. The function also
-    tells ``callback``.
+    and on standard error where that is a terminal; elsewhere there are lines through ``logging``. Of several processes
+    the first one shows it. The function also tells ``callback``.
     """
     done = dict.fromkeys(stages, 0.0)
-    with _display(stages) if enabled else _nothing() as show:
+    with _display(stages) if enabled and jax.process_index() == 0 else _nothing() as show:
 
         def report(now: Progress) -> None:
             done[now.stage] = min(done[now.stage] + now.advance, stages[now.stage])

@@ -9,7 +9,7 @@ import numpy as np
 from jax.tree_util import PyTreeDef
 
 from sahmc.run.hosts import agreed
-from sahmc.run.journal import Journal, StageProgress
+from sahmc.run.journal import Goal, Journal, StageProgress
 
 
 class SharedJournal(Journal):
@@ -20,10 +20,10 @@ class SharedJournal(Journal):
         self.seconds = agreed(kept.seconds)
         self.asked = agreed(kept.asked)
 
-    def ask(self, number: int, draws: int) -> None:
+    def ask(self, number: int, goal: Goal) -> None:
         """Note what a pass is to do."""
-        super().ask(number, draws)
-        self._kept.ask(number, draws)
+        super().ask(number, goal)
+        self._kept.ask(number, goal)
 
     def begin(self, name: str, so_far: StageProgress, structure: PyTreeDef, rows: int) -> StageProgress:
         """Begin a stage where the first process knows it to be, with the draws that it has."""

@@ -32,7 +32,7 @@ from sahmc.run.devices import parse_devices
 from sahmc.run.hosts import agreed
 from sahmc.run.identity import identity
 from sahmc.run.interrupts import Interrupts, interrupts
-from sahmc.run.journal import Journal
+from sahmc.run.journal import Goal, Journal
 from sahmc.run.limits import Limits, make_limits
 from sahmc.run.live import Live
 from sahmc.run.loop import chunk_capacity
@@ -262,8 +262,9 @@ def sample(
         stack.enter_context(closing(journal))
         if until is None and limits.are_none:
             journal.ask_for(plan.draws)
-        show = progressbar and jax.process_index() == 0
-        run = Run(ready, unpack, kept, model.labels, save_warmup, journal, presses, show, callback, seed, where)
+        words = f"{plan.draws} draws, {until}, {max_time} s, {max_gradients} gradients"
+        shown = (progressbar, callback)
+        run = Run(ready, unpack, kept, model.labels, save_warmup, journal, presses, *shown, seed, where, words)
         asked = partial(_asked, journal, until, limits)
         result = read_back(run, asked(), lambda: _woken(run, opened, key_run), partial(_resumed, checkpoint))
         if result is None:
@@ -278,7 +279,7 @@ def sample(
 def _asked(journal: Journal, until: Precision | None, limits: Limits) -> dict[str, Any]:
     """Return what a run was asked for besides all that its identity tells, as JSON can hold it."""
     most = [repr(limits.max_time), repr(limits.max_gradients)]
-    return {"draws": list(journal.asked), "until": repr(until), "limits": most}
+    return {"draws": [list(goal) for goal in journal.asked], "until": repr(until), "limits": most}
 
 
 def _woken(run: Run, opened: Callable[[], Journal], rng_key: Key[Array, ""]) -> Live:
@@ -317,9 +318,8 @@ def _further(
     if checkpoint is not None:
         return _resumed(checkpoint, before.drawn.so_far.rows, draws, progressbar)
     presses = Interrupts()
-    show = progressbar and jax.process_index() == 0
-    run = dataclasses.replace(run, journal=Journal(), presses=presses, bars=show, callback=None)
-    run.journal.asked = (total,) * (before.number + 1)
+    run = dataclasses.replace(run, journal=Journal(), presses=presses, bars=progressbar, callback=None)
+    run.journal.asked = (Goal(total),) * (before.number + 1)
     with jax.default_device(run.where.first), interrupts(presses):
         outcome = run.go_on(before._replace(presses=presses), total, Limits())
         if outcome.number == 0 and len(outcome.missed) and outcome.may_go_on:

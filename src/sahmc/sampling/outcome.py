@@ -28,7 +28,7 @@ from sahmc.results.records import DrawRecord, Finding, RunRecord, ThetaRecord, T
 from sahmc.results.result import Result
 from sahmc.run.devices import Devices
 from sahmc.run.interrupts import Interrupts
-from sahmc.run.journal import DiskJournal, Journal
+from sahmc.run.journal import DiskJournal, Goal, Journal
 from sahmc.run.limits import FEWEST_DRAWS, Limits
 from sahmc.run.live import Live
 from sahmc.run.loop import chunk_capacity
@@ -148,6 +148,8 @@ class Run:
     """The seed, as it is recorded."""
     where: Devices
     """The devices on which chains move."""
+    request: str
+    """The draws, the precision and the limits that are asked for, in words."""
 
     def once(self, rng_key: Key[Array, ""], limits: Limits, before: Outcome | None = None) -> Outcome:
         """Warm up, draw, and look for modes in the draws.
@@ -159,8 +161,9 @@ class Run:
         if before is not None:  # what an earlier run knew was not enough
             ready = ready._replace(plan=dataclasses.replace(ready.plan, earlier=None))
         draws = ready.plan.draws if before is None else before.drawn.so_far.rows
-        asked = self.journal.asked[number] if len(self.journal.asked) > number else 0
-        draws = asked if asked and limits.are_none else max(asked, draws)
+        goal = self.journal.asked[number] if len(self.journal.asked) > number else Goal(0)
+        settled = goal.draws > 0 and (limits.are_none or goal.request == self.request)  # before it was stopped
+        draws = goal.draws if settled else max(goal.draws, draws)
         stages = {**ready.plan.stages, "draw": draws * ready.plan.moves_per_draw}
         with progress(stages, self.bars, self.callback) as report:
             state, spent = start_chains(ready)
@@ -173,12 +176,15 @@ class Run:
                 warm = warm_up(context, state, self.save_warmup, None if before is None else before.missed)
             warm = warm._replace(setup=dataclasses.replace(warm.setup, keep=self.kept))
             spent += 0 if before is None else before.record.num_gradients
-            drawn, pace = self._first_round(warm, number, draws, max(asked, FEWEST_DRAWS), spent, limits)
+            if settled:
+                drawn, pace = self._draw(warm, draws, limits)
+            else:
+                drawn, pace = self._first_round(warm, number, draws, goal, spent, limits)
         seconds = self.journal.seconds + time.perf_counter() - began
         if before is not None:
             seconds += before.record.settings["sampling_time"] - self.journal.seconds
             warm = warm._replace(record=dataclasses.replace(warm.record, late=len(before.missed)))
-        return self._outcome(drawn, pace, warm, spent, seconds, number=number)
+        return self._outcome(drawn, pace, warm, spent, seconds, goal.looked, number)
 
     def again(self, rng_key: Key[Array, ""], limits: Limits, before: Outcome) -> Outcome:
         """Make another pass that knows the modes that ``before`` has shown; Ctrl-C during it returns ``before``."""
@@ -196,7 +202,7 @@ class Run:
     def go_on(self, before: Outcome, draws: int, limits: Limits) -> Outcome:
         """Return the outcome of the same pass with more draws, ``draws`` in all."""
         began, rows = time.perf_counter(), before.drawn.so_far.rows
-        self.journal.ask(before.number, draws)
+        self.journal.ask(before.number, Goal(draws, self.request, before.looked))
         left = {"draw": (draws - rows) * self.ready.plan.moves_per_draw}
         with progress(left, self.bars, self.callback) as report:
             warm = before.warm._replace(
@@ -207,25 +213,25 @@ class Run:
         return self._outcome(drawn, pace, warm, before.spent, seconds, before.looked, before.number)
 
     def _first_round(
-        self, warm: WarmedUp, number: int, draws: int, fewest: int, spent: int, limits: Limits
+        self, warm: WarmedUp, number: int, draws: int, last: Goal, spent: int, limits: Limits
     ) -> tuple[StageResult, float]:
-        """Make the ``draws`` of pass ``number``, or as many as gradients are left for, but the ``fewest`` in any case.
+        """Make the ``draws`` of pass ``number``, or as many as gradients are left for, but a few in any case.
 
         What a draw costs is known only when some are made, so half of them are made first where gradients are scarce.
-        ``spent`` gradients were spent before the warm-up.
+        ``last`` is the goal that the pass had before it was stopped. ``spent`` gradients were spent before the warm-up.
         """
         warmup, each = _costs(self.ready.plan, warm)
         goal = limits.affordable(draws, warmup + spent, each)
         scarce = goal < draws
-        goal = max(fewest, goal // 2 if scarce else goal)
-        self.journal.ask(number, goal)
+        goal = max(last.draws, FEWEST_DRAWS, goal // 2 if scarce else goal)
+        self.journal.ask(number, Goal(goal, looked=last.looked))
         drawn, pace = self._draw(warm, goal, limits)
         while scarce and drawn.so_far.rows == goal:  # to no end but its own, so that a resumed run comes to the same
             more = limits.affordable(draws, warmup + spent, drawn.counts.gradients / goal)
             if more <= goal:
                 break
             goal = more
-            self.journal.ask(number, goal)
+            self.journal.ask(number, Goal(goal, looked=last.looked))
             drawn, pace = self._draw(warm, goal, limits, drawn)
         return drawn, pace
 
@@ -261,8 +267,8 @@ class Run:
         warm: WarmedUp,
         spent: int,
         seconds: float,
-        looked: int = 0,
-        number: int = 0,
+        looked: int,
+        number: int,
     ) -> Outcome:
         """Return what pass ``number`` has led to.
 
@@ -324,7 +330,7 @@ class Run:
             "kernel": plan.kernel.name,
             "tilt": warm.setup.tilt.name,
             "prior": plan.has_prior,
-            "draws": self.journal.asked[-1] if drawn.interrupted else drawn.so_far.rows,
+            "draws": self.journal.asked[-1].draws if drawn.interrupted else drawn.so_far.rows,
             **{name: getattr(plan, name) for name in names},
             "jumps": plan.jumps,
             "reference": warm.record.reference is not None,

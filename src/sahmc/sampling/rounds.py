@@ -32,7 +32,6 @@ def draw_in_rounds(
     the draws.
     """
     outcome = run.once(rng_key, limits)
-    wanted = max(run.ready.plan.draws, run.journal.asked[0])
     lacking: list[Shortfall] = []
     while True:
         try:
@@ -60,8 +59,8 @@ def draw_in_rounds(
             outcome, lacking = outcome.with_failure("A further round of draws", error), []
             break
     if outcome.may_go_on:
-        run.journal.ask(outcome.number, outcome.drawn.so_far.rows)  # it is complete as it is
-    return outcome, [*_lacking(lacking, limits), *_cut_short(outcome, wanted, limits)]
+        run.journal.aim(outcome.number, outcome.drawn.so_far.rows)  # it is complete as it is
+    return outcome, [*_lacking(lacking, limits), *_cut_short(outcome, run.ready.plan.draws, limits)]
 
 
 def _next(outcome: Outcome, lacking: list[Shortfall], limits: Limits, most: int) -> int | None:
