@@ -15,6 +15,7 @@ from records import differences
 import sahmc
 from sahmc.models.model import Labels
 from sahmc.run import loop as run
+from sahmc.run.journal import DiskJournal
 from sahmc.run.live import Live
 from sahmc.sampling import outcome
 
@@ -399,6 +400,29 @@ def test_what_fails_after_sampling_does_not_cost_the_draws(monkeypatch, tmp_path
     assert np.asarray(result.draws).shape == (4, 50, 2)
     result.save(tmp_path / "run.nc")
     assert sahmc.Result.load(tmp_path / "run.nc").findings == result.findings
+
+
+def test_variables_that_cannot_be_made_leave_the_positions(monkeypatch, tmp_path):
+    def fail(*args):
+        raise MemoryError("no more")
+
+    monkeypatch.setattr(outcome.Unpacker, "all", fail)
+    found = quick(draws=20, tune=100, save_warmup=True)
+    assert "The variables could not be made of the positions (MemoryError: no more)" in str(found.findings)
+    assert np.asarray(found.draws).shape == (4, 20, 3) and found.warmup_draws is not None
+    found.save(tmp_path / "run.nc")
+    assert np.array_equal(sahmc.Result.load(tmp_path / "run.nc").draws, found.draws)
+
+
+def test_a_result_that_cannot_be_stored_is_returned(monkeypatch, tmp_path):
+    def fail(*args):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(DiskJournal, "write_result", fail)
+    with pytest.warns(UserWarning, match=r"the result of the run could not be stored \(no space left\)"):
+        found = sahmc.sample(normal, jnp.zeros(3), draws=20, tune=20, chains=4, random_seed=0, checkpoint=tmp_path)
+    monkeypatch.undo()
+    assert same(found, quick(draws=20, tune=20, checkpoint=tmp_path))
 
 
 def test_a_later_round_that_fails_does_not_cost_the_draws_before_it(monkeypatch):

@@ -277,14 +277,16 @@ class Run:
         """
         assert drawn.draws is not None
         began = time.perf_counter()
-        state, setup, whole = drawn.state, warm.setup, warm.setup.keep is None
+        state, setup = drawn.state, warm.setup
+        made, failed = self._made(drawn, warm)
+        whole = setup.keep is None and not failed
         positions = jax.tree.map(lambda x: np.swapaxes(x, 0, 1), drawn.draws.position)
         step = jnp.exp(state.steps.log_step)
         vectors = positions if whole else None
         live = Live(setup, step, warm.finder, warm.modes, self.unpack, vectors, warm, predictor=self.ready.predictor)
         warmup = dataclasses.replace(warm.record, gradients={**warm.record.gradients, "start": spent})
         record = RunRecord(
-            draws=draw_record(drawn.draws, self.unpack if whole else None, normalise=True),
+            draws=made[0],
             learnt=ThetaRecord(
                 theta=np.array(state.sahmc.theta.theta),
                 visits=drawn.visits,
@@ -297,17 +299,16 @@ class Run:
             num_gradients=sum(warmup.gradients.values()) + drawn.counts.gradients + looked,
             warmup=warmup,
             tilt=setup.tilt,
-            settings=self._settings(warm, drawn, seconds),
+            settings=self._settings(warm, drawn, seconds, whole),
             labels=self.labels if whole else Labels(),
             prior_mass=warm.prior_mass,
-            warmup_draws=None if warm.draws is None else draw_record(warm.draws, self.unpack, normalise=False),
+            warmup_draws=made[1],
         )
-        failed: tuple[Finding, ...] = ()
         try:
             if warm.beside is not None and whole and self.ready.plan.adapt == "tune":
                 record = dataclasses.replace(record, bridge=_bridge(record, warm.beside, positions))
         except Exception as error:
-            failed = (not_examined("The evidence by bridges", error),)
+            failed = (*failed, not_examined("The evidence by bridges", error))
         try:
             if int(live.modes.num) and whole and not self.presses.pressed:
                 modes, now = live.find_modes(record.draws)
@@ -318,12 +319,33 @@ class Run:
         looking = time.perf_counter() - began
         return Outcome(record, live, self.presses, drawn, warm, spent, looked, number, pace, looking, failed)
 
-    def _settings(self, warm: WarmedUp, drawn: StageResult, seconds: float) -> dict[str, Any]:
-        """Return the arguments of the run, what became of them, and versions, as JSON can hold them."""
+    def _made(
+        self, drawn: StageResult, warm: WarmedUp
+    ) -> tuple[tuple[DrawRecord, DrawRecord | None], tuple[Finding, ...]]:
+        """Return the records of the draws and of those of the warm-up, and a finding if they hold bare positions.
+
+        They do if the model cannot make its variables of the positions: that must not cost the draws.
+        """
+
+        def records(unpack: Unpacker | None) -> tuple[DrawRecord, DrawRecord | None]:
+            assert drawn.draws is not None
+            made = draw_record(drawn.draws, unpack if self.kept is None else None, normalise=True)
+            return made, None if warm.draws is None else draw_record(warm.draws, unpack, normalise=False)
+
+        try:
+            return records(self.unpack), ()
+        except Exception as error:
+            return records(None), (failure("The variables could not be made of the positions", error),)
+
+    def _settings(self, warm: WarmedUp, drawn: StageResult, seconds: float, whole: bool) -> dict[str, Any]:
+        """Return the arguments of the run, what became of them, and versions, as JSON can hold them.
+
+        ``whole`` tells that the variables of the model were kept.
+        """
         plan, gain = self.ready.plan, warm.setup.gain
         names = ("tune", "chains", "thin", "target_accept", "theta", "adapt")
         known: tuple[Symmetry, ...] = ()
-        if warm.symmetries is not None and self.kept is None:
+        if warm.symmetries is not None and whole:
             known = warm.symmetries.of_variables(self.unpack, np.asarray(self.ready.positions)[:CHECKED])
         return {
             "random_seed": self.seed,

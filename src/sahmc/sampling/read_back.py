@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import cached_property, partial
 from typing import Any
 
@@ -72,8 +72,13 @@ def keep_result(outcome: Outcome, journal: Journal, asked: Mapping[str, Any], re
         "record": {name: value for name, value in vars(record).items() if name not in APART},
         "warmup_draws": None if before is None else {**vars(before), "structure": None},
     }
-    with suppress(TypeError):  # a tilt of the user's own, say: the run is then gone through again
+    try:
         journal.write_result(pack(about))
+    except TypeError:  # a tilt of the user's own, say: the run is then gone through again
+        return
+    except Exception as error:
+        again = "the draws are in its folder, and it is gone through again if it is asked for"
+        warnings.warn(f"the result of the run could not be stored ({error}); {again}", stacklevel=4)
 
 
 def read_back(
