@@ -30,8 +30,8 @@ class SharedJournal(Journal):
         known = self._kept.begin(name, so_far, structure, rows)
         moves = agreed(known.moves)
         if moves:
-            found = (jax.tree.map(np.asarray, known), self._kept.draws()) if jax.process_index() == 0 else None
-            known, draws = agreed(found)
+            state = jax.tree.map(np.asarray, known.state)  # the rest is not on a device
+            known, draws = agreed((known._replace(state=state), self._kept.draws()))
             if jax.process_index():
                 self._kept.add(known, draws)
         return known
