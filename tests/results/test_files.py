@@ -3,6 +3,8 @@
 import errno
 import json
 import os
+import subprocess
+import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -144,6 +146,31 @@ def test_a_full_disk_leaves_the_old_file_and_says_what_to_do(result, tmp_path, r
     monkeypatch.undo()
     result.save(path, overwrite=True)
     assert differences(sahmc.Result.load(path).record, result.record) == []
+
+
+FILLED = """
+import resource, signal, sys
+import sahmc
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+result, told = sahmc.Result.load(sys.argv[1]), 0
+for kib in (1, 30, 60, 100, 200):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (kib * 1024, resource.RLIM_INFINITY))
+    try:
+        result.save(sys.argv[2])
+    except OSError:
+        told += 1
+sys.exit(10 + told)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="files have no largest size there")
+def test_a_file_that_finds_room_for_a_part_of_it_ends_in_an_error_and_not_in_a_crash(result, tmp_path):
+    """HDF crashes at the end of the process if it has read what was never written."""
+    whole = tmp_path / "whole.nc"
+    result.save(whole)
+    assert whole.stat().st_size > 200 * 1024
+    done = subprocess.run([sys.executable, "-c", FILLED, str(whole), str(tmp_path / "run.nc")], check=False)
+    assert done.returncode == 15 and [path.name for path in tmp_path.iterdir()] == ["whole.nc"]
 
 
 @pytest.mark.parametrize("name", ["run.nc", "run.zarr"])

@@ -176,6 +176,7 @@ def _write_netcdf(tree: xr.DataTree, streamed: Sequence[Streamed], names: Sequen
 
     with _patient(path) as file:
         tree.to_netcdf(file, engine="h5netcdf")
+        file.require_space()
         with h5netcdf.File(file, "r+") as store:
             seals = {}
             for what in streamed:
@@ -188,6 +189,7 @@ def _write_netcdf(tree: xr.DataTree, streamed: Sequence[Streamed], names: Sequen
                     variable.attrs["dtype"] = "bool"
                 for some, block in what.blocks():
                     variable[:, some] = block.astype("i1") if is_flag else block
+                    file.require_space()
                     seal.add(block)
                 seals[what.group, what.name] = seal.digest()
             store.attrs[CHECKSUM] = checksum(tree, names, seals)
@@ -254,13 +256,19 @@ class _Patient:
         self.error: OSError | None = None
 
     def write(self, data: Any) -> int:
-        """Write, or pretend to."""
-        if self.error is None:
+        """Write all of it, or pretend to."""
+        rest = memoryview(data).cast("B")
+        while self.error is None and len(rest):  # the last that finds room may do so in part
             try:
-                return self._file.write(data)
+                rest = rest[self._file.write(rest) :]
             except OSError as error:
                 self.error = error
         return len(data)
+
+    def require_space(self) -> None:
+        """Raise what went wrong, if something did: what was not written must not be read."""
+        if self.error is not None:
+            raise self.error
 
     def truncate(self, size: int | None = None) -> int:
         """Set the size, or pretend to."""
