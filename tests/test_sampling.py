@@ -423,3 +423,30 @@ def test_those_who_look_for_a_tree_are_told_where_it_is():
         result.colour  # noqa: B018
     with pytest.raises(TypeError, match=r'result.to_datatree\(\)\["posterior"\]\[\'x\'\]'):
         result["x"]
+
+
+@pytest.mark.parametrize("draws", [1, 6])
+def test_few_draws_are_those_that_were_asked_for(draws):
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        result = sahmc.sample(
+            lambda x: -0.5 * jnp.sum(x**2),
+            jnp.zeros(2),
+            draws=draws,
+            tune=12,
+            chains=4,
+            random_seed=0,
+            progressbar=False,
+        )
+    assert result.log_weight.shape == (4, draws) and result.settings["draws"] == draws
+    assert not any("has 10 draws" in str(one.message) for one in told)
+
+
+def test_testing_is_there_without_an_import_of_its_own():
+    done = subprocess.run(
+        [sys.executable, "-c", "import sahmc, sys; assert 'jax' not in sys.modules; print(sahmc.testing.SUITE.keys())"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "mixture-1" in done.stdout, done.stderr

@@ -1,10 +1,11 @@
-"""What ArviZ before 1.0, which cannot read an ``xarray.DataTree``, has to say when it is given one."""
+"""Words for those who give ArviZ what it cannot read: a result, or a tree where it is older than 1.0."""
 
 from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+import numpy as np
 import xarray as xr
 
 
@@ -28,3 +29,18 @@ def readable(tree: xr.DataTree) -> xr.DataTree:
     except PackageNotFoundError:
         old = False
     return RunTree(tree.to_dataset(), children=dict(tree.children)) if old else tree
+
+
+def as_object(result: Any, reader: str) -> np.ndarray:
+    """Return a result as an array of one object, as NumPy takes it; raise ``TypeError`` if the ``reader`` is ArviZ.
+
+    ``reader`` is the name of the module that asks for the array.
+    """
+    if reader.partition(".")[0] in ("arviz", "arviz_base", "arviz_stats", "arviz_plots"):
+        raise TypeError(
+            "ArviZ reads a tree of draws; got a sahmc.Result. To fix it, pass result.to_datatree(), or "
+            "result.to_inferencedata() to ArviZ before 1.0."
+        )
+    array = np.empty((), object)
+    array[()] = result
+    return array

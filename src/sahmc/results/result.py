@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from sahmc.results import evidence, expectations, files, ladder, search
 from sahmc.results.coords import with_coords
 from sahmc.results.datatree import add_relabelled, to_datatree, to_inferencedata
 from sahmc.results.mode_table import ModeTable, mode_table
+from sahmc.results.old_arviz import as_object
 from sahmc.results.overview import as_text, overview
 from sahmc.results.plot_methods import PlotMethods
 from sahmc.results.predictions import Wanted, add_predictions
@@ -99,6 +101,10 @@ class Result(RecordView, PlotMethods):
             f"a Result is no dict; got [{name!r}]. To fix it, write result.values()[{name!r}] for the draws of the "
             f'tilted density, or result.to_datatree()["posterior"][{name!r}] for draws of equal weight.'
         )
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        """Return an array that holds this result as one object; raise ``TypeError``, with a hint, if ArviZ asks."""
+        return as_object(self, sys._getframe(1).f_globals.get("__name__", ""))
 
     def extend(self, draws: int, *, progressbar: bool = True) -> Result:
         """Return the result of the same run with ``draws`` more draws of each chain; this one stays as it is.
@@ -254,7 +260,7 @@ class Result(RecordView, PlotMethods):
         """
         require_mapping(coords, "coords", '{"county": ["Aitkin", "Anoka"]}')
         require_mapping(dims, "dims", '{"a": ["county"]}')
-        labels = with_coords(self.record, coords, dims or {})
+        labels = with_coords(self.record, coords or {}, dims or {})
         return Result(dataclasses.replace(self.record, labels=labels), self.live)
 
     def to_datatree(
@@ -384,3 +390,10 @@ class Result(RecordView, PlotMethods):
     def _repr_html_(self) -> str:
         lines = overview(self.record)
         return "<b>sahmc.Result</b>" + Table("", [""], list(lines), [[line] for line in lines.values()]).to_html()
+
+
+def require_result(value: Any) -> None:
+    """Raise ``ValueError`` unless a value is the result of a run."""
+    ok, what = isinstance(value, Result), f"a {type(value).__name__}"
+    todo = "pass what sahmc.sample returned, or sahmc.Result.load(path)"
+    require(ok, "result must be the result of a run", what, todo)

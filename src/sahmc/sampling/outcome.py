@@ -173,7 +173,7 @@ class Run:
                 warm = warm_up(context, state, self.save_warmup, None if before is None else before.missed)
             warm = warm._replace(setup=dataclasses.replace(warm.setup, keep=self.kept))
             spent += 0 if before is None else before.record.num_gradients
-            drawn, pace = self._first_round(warm, number, draws, max(asked, FEWEST_DRAWS), spent, limits)
+            drawn, pace = self._first_round(warm, number, draws, max(asked, min(draws, FEWEST_DRAWS)), spent, limits)
         seconds = self.journal.seconds + time.perf_counter() - began
         if before is not None:
             seconds += before.record.settings["sampling_time"] - self.journal.seconds
