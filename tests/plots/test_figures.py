@@ -51,6 +51,6 @@ def test_variables_are_chosen_by_name_and_shown_with_their_coords(runs):
 
 
 @pytest.mark.parametrize("chains", ["x", 0, 0.5, None])
-def test_round_trips_are_of_a_number_of_chains(result, chains):
+def test_round_trips_are_of_a_number_of_chains(runs, chains):
     with pytest.raises(ValueError, match="chains must be a whole number"):
-        inspect.unwrap(sahmc.plot_round_trips)(result, chains=chains)
+        inspect.unwrap(sahmc.plot_round_trips)(runs["tempered"], chains=chains)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.metadata import PackageNotFoundError, version
+from types import FrameType
 from typing import Any
 
 import numpy as np
 import xarray as xr
+
+ARVIZ = ("arviz", "arviz_base", "arviz_stats", "arviz_plots")
+"""The packages of ArviZ."""
 
 
 class RunTree(xr.DataTree):
@@ -31,12 +36,12 @@ def readable(tree: xr.DataTree) -> xr.DataTree:
     return RunTree(tree.to_dataset(), children=dict(tree.children)) if old else tree
 
 
-def as_object(result: Any, reader: str) -> np.ndarray:
-    """Return a result as an array of one object, as NumPy takes it; raise ``TypeError`` if the ``reader`` is ArviZ.
-
-    ``reader`` is the name of the module that asks for the array.
-    """
-    if reader.partition(".")[0] in ("arviz", "arviz_base", "arviz_stats", "arviz_plots"):
+def as_object(result: Any) -> np.ndarray:
+    """Return a result as an array of one object, as NumPy takes it; raise ``TypeError`` if it is ArviZ that asks."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] not in ARVIZ:
+        frame = frame.f_back
+    if frame is not None:
         raise TypeError(
             "ArviZ reads a tree of draws; got a sahmc.Result. To fix it, pass result.to_datatree(), or "
             "result.to_inferencedata() to ArviZ before 1.0."

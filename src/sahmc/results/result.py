@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass
@@ -22,7 +21,6 @@ from sahmc.results import evidence, expectations, files, ladder, search
 from sahmc.results.coords import with_coords
 from sahmc.results.datatree import add_relabelled, to_datatree, to_inferencedata
 from sahmc.results.mode_table import ModeTable, mode_table
-from sahmc.results.old_arviz import as_object
 from sahmc.results.overview import as_text, overview
 from sahmc.results.plot_methods import PlotMethods
 from sahmc.results.predictions import Wanted, add_predictions
@@ -104,7 +102,9 @@ class Result(RecordView, PlotMethods):
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         """Return an array that holds this result as one object; raise ``TypeError``, with a hint, if ArviZ asks."""
-        return as_object(self, sys._getframe(1).f_globals.get("__name__", ""))
+        from sahmc.results.old_arviz import as_object
+
+        return as_object(self)
 
     def extend(self, draws: int, *, progressbar: bool = True) -> Result:
         """Return the result of the same run with ``draws`` more draws of each chain; this one stays as it is.
