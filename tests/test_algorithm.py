@@ -1,3 +1,5 @@
+import inspect
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -95,3 +97,38 @@ def test_a_nan_energy_is_a_counted_rejection_and_the_chain_goes_on():
         assert np.isfinite(state.chains.energy).all() and (np.abs(state.chains.position[:, 0]) <= 1).all()
         assert not (info.diverging & info.is_accepted).any()
     assert diverging > 100 and accepted > 100
+
+
+GOOD = TiltedTarget.build(lambda x: -x @ x, jnp.zeros(2), NoTilt())
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: build(jnp.zeros((2, 2)), NoTilt()), "vector of floats"),
+        (lambda: build(jnp.zeros(2), NoTilt), "tilt must be a tilt object"),
+        (lambda: GOOD.evaluate(jnp.zeros(3)), r"array of shape \(2,\)"),
+        (lambda: inspect.unwrap(init)(3, jnp.zeros((4, 2))), "target must be a TiltedTarget"),
+        (lambda: inspect.unwrap(init)(GOOD, jnp.zeros(2)), "positions must be an array"),
+        (lambda: step(rng_key=0), "rng_key must be one JAX key"),
+        (lambda: step(state=None), "state must be a SAHMCState"),
+        (lambda: step(kernel="hmc"), "kernel must be a kernel"),
+        (lambda: step(gain="x"), "gain must be a number"),
+        (lambda: step(desired=jnp.ones(3)), "desired must be an array of 1 numbers"),
+    ],
+)
+def test_junk_in_a_loop_of_ones_own_is_refused(call, said):
+    step()
+    with pytest.raises(ValueError, match=f"{said}.*To fix it"):
+        call()
+
+
+def build(example, tilt):
+    return inspect.unwrap(TiltedTarget.build.__func__)(TiltedTarget, lambda x: -x @ x, example, tilt)
+
+
+def step(**given):
+    state = init(GOOD, jnp.zeros((4, 2)))
+    usual = dict(rng_key=jax.random.key(0), state=state, kernel=HMC(0.1, 3, "unit"), target=GOOD)
+    usual |= dict(gain=jnp.float32(0.1), desired=jnp.ones(1))
+    return inspect.unwrap(sahmc_step)(**{**usual, **given})

@@ -148,7 +148,8 @@ def test_a_region_where_chains_only_start_is_no_end_of_a_round_trip():
 
 def test_gradients_are_counted():
     result = quick(kernel=sahmc.HMC(0.3, 7, metric="unit"), tilt="none", tune=10, draws=20)
-    assert result.num_gradients == 4 * 7 * 30
+    looked = result.warmup.gradients["start"]  # whether the log density rises without end
+    assert looked == 128 and result.num_gradients == 4 * 7 * 30 + looked
     assert quick(kernel="random_walk", target_accept=0.3).num_gradients == 0
 
 
@@ -447,3 +448,30 @@ def test_those_who_look_for_a_tree_are_told_where_it_is():
         result.colour  # noqa: B018
     with pytest.raises(TypeError, match=r'result.to_datatree\(\)\["posterior"\]\[\'x\'\]'):
         result["x"]
+
+
+@pytest.mark.parametrize("draws", [1, 6])
+def test_few_draws_are_those_that_were_asked_for(draws):
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        result = sahmc.sample(
+            lambda x: -0.5 * jnp.sum(x**2),
+            jnp.zeros(2),
+            draws=draws,
+            tune=12,
+            chains=4,
+            random_seed=0,
+            progressbar=False,
+        )
+    assert result.log_weight.shape == (4, draws) and result.settings["draws"] == draws
+    assert not any("has 10 draws" in str(one.message) for one in told)
+
+
+def test_testing_is_there_without_an_import_of_its_own():
+    done = subprocess.run(
+        [sys.executable, "-c", "import sahmc, sys; assert 'jax' not in sys.modules; print(sahmc.testing.SUITE.keys())"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "mixture-1" in done.stdout, done.stderr

@@ -9,5 +9,6 @@ import lazy_loader
 from sahmc._support import front_door
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
-__all__.remove("numpyro")  # a library that must be installed; a star import need not have it
+for module in ("numpyro", "testing"):  # a star import need not load them, nor what they import
+    __all__.remove(module)
 front_door.open_with(__getattr__)

@@ -1,5 +1,6 @@
 # The public names, each said once: the package imports a name from here when it is first used.
 from . import numpyro as numpyro
+from . import testing as testing
 from ._version import __version__ as __version__
 from .algorithm import SAHMCState as SAHMCState
 from .algorithm import init as init

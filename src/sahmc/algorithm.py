@@ -7,11 +7,13 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Key
 
 from sahmc._support.chain_axis import Each, first_chain, vmap
 from sahmc._support.noise import Noise, make_noise
 from sahmc._support.platform import when
+from sahmc._support.validate import require
 from sahmc.kernels.base import Kernel, TransitionInfo
 from sahmc.tilt.target import ChainState, TiltedTarget
 from sahmc.tilt.theta import ThetaState, count_visits, init_theta, learn_theta
@@ -26,6 +28,10 @@ class SAHMCState(NamedTuple):
 
 def init(target: TiltedTarget, positions: Float[Array, "chains dim"]) -> SAHMCState:
     """Return the state at the starting positions, their energies and gradients, and the target's theta as theta_0."""
+    _require_target(target)
+    ok, what = np.ndim(positions) == 2 and hasattr(positions, "dtype"), type(positions).__name__
+    must = "positions must be an array (chains, dim)"
+    require(ok, must, f"{what} of shape {np.shape(positions)}", "stack the starts of all chains: jnp.zeros((8, dim))")
     return SAHMCState(jax.vmap(target.evaluate)(positions), init_theta(target.theta))
 
 
@@ -68,6 +74,8 @@ def sahmc_step(
     returned, and a report on the move, whose ``level`` says in which region each chain is counted. ``noise`` is that of
     ``noise_of``, if it was made before, and ``each`` is how a function of one chain is applied to all.
     """
+    _require_parts(rng_key, state, kernel, target, noise, each)
+    _require_numbers(gain, desired, state)
     theta = state.theta.theta
     chains, dim = state.chains.position.shape
     noise = noise_of(rng_key, kernel, state) if noise is None else noise
@@ -86,3 +94,35 @@ def sahmc_step(
 
     learnt = when(gain > 0, learn, state.theta)
     return SAHMCState(moved, count_visits(learnt, info.level)), info
+
+
+def _require_target(target: Any) -> None:
+    todo = "pass sahmc.TiltedTarget.build(model, example, tilt)"
+    require(isinstance(target, TiltedTarget), "target must be a TiltedTarget", type(target).__name__, todo)
+
+
+def _require_parts(rng_key: Any, state: Any, kernel: Any, target: Any, noise: Any, each: Any) -> None:
+    """Raise ``ValueError`` for what is not of the kind that an iteration needs; once a trace, inside ``jit``."""
+    kind = getattr(rng_key, "dtype", None)
+    typed = kind is not None and jnp.issubdtype(kind, jax.dtypes.prng_key) and rng_key.shape == ()
+    ok = typed or (kind == jnp.uint32 and rng_key.ndim == 1)
+    require(ok, "rng_key must be one JAX key", type(rng_key).__name__, "pass jax.random.key(0)")
+    require(isinstance(state, SAHMCState), "state must be a SAHMCState", type(state).__name__, "begin with sahmc.init")
+    require(
+        isinstance(kernel, Kernel), "kernel must be a kernel", type(kernel).__name__, "pass sahmc.HMC(0.1, 10), say"
+    )
+    _require_target(target)
+    ok = noise is None or isinstance(noise, Noise)
+    require(ok, "noise must be that of noise_of, or None", type(noise).__name__, "leave it out")
+    require(callable(each), "each must be a function of functions", type(each).__name__, "leave it out")
+
+
+def _require_numbers(gain: Any, desired: Any, state: SAHMCState) -> None:
+    """Raise ``ValueError`` unless gain is a number and desired has one for each region."""
+    regions = state.theta.theta.shape[-1]
+    for value, shape, name in ((gain, (), "gain"), (desired, (regions,), "desired")):
+        has = np.shape(value) if isinstance(value, (jax.Array, np.ndarray, np.generic, float, int)) else None
+        ok = has in ((), shape) and jnp.issubdtype(jnp.result_type(value), np.floating)
+        what = type(value).__name__ if has is None else f"shape {has}"
+        must = f"{name} must be {'a number' if shape == () else f'an array of {regions} numbers'}"
+        require(ok, must, what, f"pass {'jnp.float32(0.1)' if shape == () else 'jnp.ones(regions) / regions'}, say")

@@ -201,3 +201,42 @@ def test_what_is_no_model_is_told_where_to_go():
         sahmc.sample("model.stan")
     with pytest.raises(ValueError, match="pass the model itself, the function"):
         sahmc.sample(NUTS(lambda: None))
+
+
+@pytest.mark.parametrize("plot", [name for name in sahmc.__all__ if name.startswith("plot_")])
+@pytest.mark.parametrize("given", [3, None, "run.nc", np.zeros(3), {}])
+def test_a_plot_of_what_is_no_result_is_refused(plot, given):
+    with pytest.raises(ValueError, match=r"To fix it, pass what sahmc\.(sample|energy_barrier) returned"):
+        inspect.unwrap(getattr(sahmc, plot))(given)
+
+
+@pytest.mark.parametrize("kind", [sahmc.Permute, sahmc.Flip])
+@pytest.mark.parametrize("names", [3, None, [[1]], [], np.zeros(2), ["a", "a"], {1}, [None]])
+def test_a_symmetry_needs_names(kind, names):
+    with pytest.raises(ValueError, match=r"names of arrays, each once.*To fix it, write Permute"):
+        kind(names)
+
+
+@pytest.mark.parametrize("axis", [None, 0.5, "x", [0.5], ["0"], [[None]], np.zeros(1), [0, 1]])
+def test_a_symmetry_needs_axes(axis):
+    with pytest.raises(ValueError, match=r"an axis for each.*To fix it, write Permute"):
+        sahmc.Permute("a", axis)
+
+
+def test_axes_are_whole_numbers_of_any_kind():
+    assert sahmc.Permute(["a", "b"], np.int64(1)).axis == ((1,), (1,))
+    assert sahmc.Permute(["a", "b"], [0, (0, 1)]).axis == ((0,), (0, 1))
+    assert sahmc.Flip("a", ()).axis == ((),) and sahmc.Flip("a", (0, 1)).axis == ((0, 1),)
+    assert sahmc.Flip(np.array(["a", "b"])).names == ("a", "b")
+
+
+@pytest.mark.parametrize("given", [{"check": np.zeros(2)}, {"devices": np.zeros(2)}, {"devices": np.array(["all"])}])
+def test_arrays_in_place_of_words_are_refused(given):
+    with pytest.raises(ValueError, match=f"{next(iter(given))} must be"):
+        unchecked_sample(normal, X, **given)
+
+
+@pytest.mark.parametrize("seed", ["x", None, -1, 0.5, np.zeros(2)])
+def test_a_barrier_needs_a_seed(seed):
+    with pytest.raises(ValueError, match="random_seed must be an int"):
+        inspect.unwrap(sahmc.energy_barrier)(normal, X, X + 1, random_seed=seed)

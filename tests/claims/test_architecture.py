@@ -35,8 +35,8 @@ MAY_IMPORT = {
     "paper": "sampling run algorithm kernels hamiltonian results tilt models testing _support _version",
     "cli": "comparison paper plots sampling run results kernels tilt models testing _support _version",
     "__main__": "cli",
-    "__init__": "numpyro comparison interop sampling run algorithm plots results results.records kernels landscape "
-    "hamiltonian tilt models _version",
+    "__init__": "numpyro testing comparison interop sampling run algorithm plots results results.records kernels "
+    "landscape hamiltonian tilt models _version",
 }
 """The rooms, from the cellar up, and what each may import besides its own files."""
 RECORDS = ("sahmc.results.records", "sahmc.results.warmup_record")

@@ -1,6 +1,7 @@
 """What README and docs say: their code is code, their links lead somewhere, and a package index shows no dead ones."""
 
 import ast
+import importlib.metadata
 import re
 import tomllib
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import sahmc
+from sahmc.cli.main import main
 from sahmc.models.convert import as_model
 
 ROOT = Path(__file__).parent.parent.parent
@@ -79,3 +81,26 @@ def test_models_of_getting_started_are_one_model(monkeypatch):
 def log_densities(model: sahmc.Model, positions: list) -> np.ndarray:
     parts = (model.log_prior, model.log_likelihood) if model.has_prior else (model.log_density,)
     return np.array([sum(float(part(position)) for part in parts) for position in positions])
+
+
+def test_the_version_is_said_once():
+    """All that speaks of a version takes it from one file, or agrees with it."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert "version" in project["project"]["dynamic"] and "version" not in project["project"]
+    source = ROOT / project["tool"]["hatch"]["version"]["path"]
+    version = re.search(r'^__version__ = "(.*)"$', source.read_text(), flags=re.MULTILINE)[1]
+    assert sahmc.__version__ == version
+    assert re.search(r"^version: (.*)$", (ROOT / "CITATION.cff").read_text(), flags=re.MULTILINE)[1] == version
+    released = re.search(r"^## (\S+?),? ", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)[1]
+    assert version.partition(".dev")[0] == released
+    said = [path for path in (ROOT / "src").rglob("*.py") if f'"{version}"' in path.read_text()]
+    assert said == [source]
+    installed = importlib.metadata.distribution("sahmc")
+    if "editable" not in (installed.read_text("direct_url.json") or ""):  # that of an editable one is as old as it is
+        assert installed.version == version
+
+
+def test_the_command_line_says_the_version(capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["--version"])
+    assert end.value.code == 0 and capsys.readouterr().out == f"sahmc {sahmc.__version__}\n"

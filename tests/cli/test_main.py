@@ -296,3 +296,11 @@ def test_the_module_is_the_command():
     asked = [sys.executable, "-m", "sahmc", "--version"]
     told = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
     assert __version__ in told
+
+
+@pytest.mark.parametrize(("word", "told"), [("sampel", "did you mean 'sample'?"), ("xyz", "invalid choice: 'xyz'")])
+def test_the_command_that_was_probably_meant_is_said(capsys, word, told):
+    with pytest.raises(SystemExit) as end:
+        main([word, "model.py"])
+    err = capsys.readouterr().err
+    assert end.value.code == 2 and told in err and (word == "sampel") == ("did you mean" in err)

@@ -297,3 +297,19 @@ def test_a_prior_is_known_to_have_mass_1_where_nothing_is_masked_or_scaled():
     assert sahmc.from_numpyro(plain, factor=3.0).prior_normalised  # a factor is part of the likelihood
     assert not sahmc.from_numpyro(plain, scale=2.0).prior_normalised
     assert not sahmc.from_numpyro(plain, mask=jnp.array(False)).prior_normalised
+
+
+def test_a_model_without_data_is_told_of_and_factors_are_data():
+    def model(y=None, factor=None):
+        x = numpyro.sample("x", dist.Normal(0, 1))
+        if factor is not None:
+            numpyro.factor("more", factor * x)
+        if y is not None:
+            numpyro.sample("y", dist.Normal(x, 1), obs=y)
+
+    with pytest.warns(UserWarning, match="no observed data .* draws are of its prior alone"):
+        sahmc.from_numpyro(model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sahmc.from_numpyro(model, y=1.0)
+        sahmc.from_numpyro(model, factor=1.0)

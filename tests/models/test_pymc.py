@@ -162,3 +162,22 @@ def test_a_prior_is_known_to_have_mass_1_unless_a_transform_cuts_its_support():
         pm.Normal("a", 0, 1, shape=2, initval=[-1, 1], transform=pm.distributions.transforms.ordered)
         pm.Normal("y", 0, 1, observed=0.3)
     assert not sahmc.from_pymc(ordered).prior_normalised
+
+
+def test_a_model_without_data_is_told_of_and_potentials_are_data():
+    def model(y=None, potential=False):
+        with pm.Model() as made:
+            x = pm.Normal("x")
+            if potential:
+                pm.Potential("more", -(x**2))
+            if y is not None:
+                pm.Normal("y", x, observed=y)
+        return made
+
+    with pytest.warns(UserWarning, match="no observed data .* draws are of its prior alone"):
+        sahmc.from_pymc(model())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", category=DeprecationWarning)
+        sahmc.from_pymc(model(y=1.0))
+        sahmc.from_pymc(model(potential=True))

@@ -1,5 +1,7 @@
 """Plots draw."""
 
+import inspect
+
 import pytest
 
 import sahmc
@@ -46,3 +48,9 @@ def test_variables_are_chosen_by_name_and_shown_with_their_coords(runs):
             plot(mode=9)
     assert result.plot_ladder().get_title() == sahmc.plot_ladder(result).get_title()
     matplotlib.pyplot.close("all")
+
+
+@pytest.mark.parametrize("chains", ["x", 0, 0.5, None])
+def test_round_trips_are_of_a_number_of_chains(runs, chains):
+    with pytest.raises(ValueError, match="chains must be a whole number"):
+        inspect.unwrap(sahmc.plot_round_trips)(runs["tempered"], chains=chains)

@@ -98,3 +98,13 @@ def test_the_umbrella_package(result, tree):
     assert len(az.summary(data, var_names=["x", "y"])) == 6
     assert np.asarray(az.ess(data, var_names=["x"])["x"]).min() > 10
     az.plot_pair(data, var_names=["x"])
+
+
+def test_arviz_is_told_what_it_reads_and_numpy_takes_results_as_objects(result):
+    az = pytest.importorskip("arviz")
+    for read in (az.summary, az.ess):
+        with pytest.raises(TypeError, match=r"got a sahmc\.Result\. To fix it, pass result\.to_datatree\(\)"):
+            read(result)
+    assert np.asarray(result).item() is result
+    both = np.array([result, result], dtype=object)
+    assert both.shape == (2,) and both[0] is result

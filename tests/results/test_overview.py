@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from sahmc.results.overview import overview
 from sahmc.results.records import Finding
 from sahmc.results.result import Result
 
@@ -21,3 +22,14 @@ def test_a_notebook_shows_a_table_with_nothing_in_it_that_runs(result):
     record = dataclasses.replace(result.record, settings={**result.record.settings, "kernel": bad})
     page = Result(record)._repr_html_()
     assert "<table>" in page and "<script" not in page and "&lt;script&gt;" in page
+
+
+def test_divergences_that_are_no_finding_are_said_to_be_hot(result):
+    def told(all_of_them, cold):
+        counts = result.record.counts._replace(diverging=all_of_them, cold_diverging=cold)
+        return overview(dataclasses.replace(result.record, counts=counts))["moves"]
+
+    assert "no divergences, weight" in told(0, 0)
+    assert "12 divergences (hot levels), weight" in told(12, 0)
+    assert "12 divergences (9 of them on hot levels), weight" in told(12, 3)
+    assert "12 divergences, weight" in told(12, 12)

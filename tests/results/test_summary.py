@@ -1,10 +1,12 @@
 """The summary of a run."""
 
 import dataclasses
+import inspect
 
 import numpy as np
 import pytest
 
+from sahmc.results import evidence, search
 from sahmc.results.evidence import evidence_in_words
 from sahmc.results.summary import summarise
 
@@ -93,3 +95,21 @@ def test_coords_are_in_every_name(result):
     for coords, dims, word in (({"axis": ["a"]}, {"x": ["axis"]}, "2 names"), ({"place": ["a", "b"]}, {}, "dimension")):
         with pytest.raises(ValueError, match=word):
             result.assign_coords(coords, dims)
+
+
+@pytest.mark.parametrize("every", [3, None, "ab", (1,), (0, 1), (1, 0.5), np.ones(2, int)])
+def test_membership_takes_a_pair_of_counts(result, every):
+    with pytest.raises(ValueError, match=r"every must be.*To fix it"):
+        inspect.unwrap(evidence.membership)(result.record, every)
+
+
+@pytest.mark.parametrize("total", [None, "x", 10**400, [1.0, 2.0], np.nan])
+def test_log_omega_takes_a_number(result, total):
+    with pytest.raises(ValueError, match=r"log_total must be a number.*To fix it"):
+        inspect.unwrap(evidence.log_omega)(result.record, total)
+
+
+@pytest.mark.parametrize("place", ["beside", 3, np.zeros(2)])
+def test_search_power_takes_a_place(result, place):
+    with pytest.raises(ValueError, match=r"place must be one of.*To fix it"):
+        inspect.unwrap(search.search_power)(result.record, 0.1, 0.3, place)

@@ -40,6 +40,11 @@ class TracedFunction:
         programs = inside.programs_in(self.steps.program)
         return any(inside.calls_out(eqn) for each in programs for eqn in inside.equations(each))
 
+    @property
+    def argument(self) -> Any:
+        """The shape and the kind of the array that it is a function of."""
+        return inside.inputs(self.steps.program)[-1].aval
+
     def __call__(self, position: jax.Array) -> Any:
         """Return what the function returns."""
         return jax.tree.unflatten(self.returns, inside.run_program(self.steps.program, self.consts, position))

@@ -9,9 +9,12 @@ import os
 from collections.abc import Collection, Iterable, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    import jax
 
 MOST = 2**31 - 1
 """The number of moves, or of anything else, that is out of reach: they are counted in 32 bits."""
@@ -43,6 +46,16 @@ def as_numbers(value: Any, must: str, todo: str) -> np.ndarray:
         return np.asarray(value, dtype=float)
     except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{must}; got {value!r}. To fix it, {todo}.") from None
+
+
+def as_array(value: Any, must: str, todo: str) -> jax.Array:
+    """Return numbers as an array of JAX, one that is traced as it is; see ``as_numbers``."""
+    import jax
+    import jax.numpy as jnp
+
+    if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, np.floating):
+        return value
+    return jnp.asarray(as_numbers(value, must, todo))
 
 
 def as_path(value: Any, name: str) -> Path:

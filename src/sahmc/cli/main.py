@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from sahmc._support.sealed_files import FULL
 from sahmc._support.words import wrapped
@@ -33,7 +34,7 @@ from sahmc.paper import NAMES
 from sahmc.tilt import TILTS
 
 if TYPE_CHECKING:
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+    Commands = argparse._SubParsersAction["Parser"]
 
 CODES = (
     "Exit status: 0 good, 1 something broke on the way, 2 bad usage or input, 3 the run is complete but has findings "
@@ -74,9 +75,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser that says which command was probably meant."""
+
+    names: Sequence[str] = ()
+    """The names of the commands."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print what is wrong, and exit."""
+        from sahmc._support.validate import nearest
+
+        given = re.search(r"invalid choice: '(.*?)'", message)
+        meant = nearest(given[1], self.names) if given else None
+        super().error(message if meant is None else f"{message}; did you mean {meant!r}?")
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line; each command leaves its function in ``run`` of the arguments."""
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog="sahmc",
         description="Draws from posteriors with many modes:\nStochastic Approximation Hamiltonian Monte Carlo.\n\n"
         "  sahmc init model.py                    write an example model, with comments\n"
@@ -90,6 +106,7 @@ def parser() -> argparse.ArgumentParser:
     _add_run_commands(commands)
     _add_result_commands(commands)
     _add_show_commands(commands)
+    top.names = tuple(commands.choices)
     return top
 
 

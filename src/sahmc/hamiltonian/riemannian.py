@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 from sahmc._support.pytree import static, strategy, updated
 from sahmc._support.traced import TracedFunction, trace
 from sahmc._support.types import Position, Unravel
-from sahmc._support.validate import MOST, is_number, require
+from sahmc._support.validate import MOST, as_array, is_number, require
 from sahmc.hamiltonian.metrics import Kinetic, Metric
 from sahmc.tilt.target import TiltedTarget
 
@@ -146,7 +146,9 @@ def fisher_metric(residuals: Any, precision: Any = 0.0) -> MetricFunction:
     makes the variance 1: 2 arcsin(sqrt(p)) for a Bernoulli probability p, 2 sqrt(rate) for a Poisson rate.
     """
     require(callable(residuals), "residuals must be a function of a position", residuals, "pass one")
-    added = jnp.asarray(precision)
+    must, todo = "precision must be a number, a vector or a matrix", "pass 1 / the variance of the prior"
+    added = as_array(precision, must, todo)
+    require(added.ndim <= 2, must, f"shape {added.shape}", todo)
 
     def metric_fn(position: Position) -> Any:
         flat, unravel = ravel_pytree(position)

@@ -12,7 +12,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Int
 
 from sahmc._support.types import Position, PositionFn, Unravel
-from sahmc._support.validate import is_number, require, require_function
+from sahmc._support.validate import as_array, as_numbers, is_number, require
 from sahmc.algorithm import SAHMCState, init, sahmc_step
 from sahmc.hamiltonian.metrics import ConstantMetric, DenseMetric, DiagonalMetric, UnitMetric
 from sahmc.kernels.hmc import HMC
@@ -90,16 +90,18 @@ def blackjax_kernel(
     ``desired``
         the desired visiting frequency of each region; all alike if None.
     """
-    require_function(logdensity_fn, "logdensity_fn", "a position")
+    must = "logdensity_fn must be a function of a position"
+    require(callable(logdensity_fn), must, logdensity_fn, "pass the log density")
     require(isinstance(tilt, Tilt), "tilt must be a tilt with its partition", tilt, "pass sahmc.StepTilt(partition)")
     ok = gain is None or is_number(gain) or isinstance(gain, Gain)
     require(ok, "gain must be a Gain, a number t0 or None", gain, "pass 1000, say")
     clock = gain if gain is None or isinstance(gain, Gain) else Gain(gain)
     regions = tilt.num_regions
     frequencies = desired_frequencies(desired, regions)
-    first = np.zeros(regions) if theta is None else np.asarray(theta, float)
     must = f"theta must have one number for each of the {regions} regions"
-    require(first.shape == (regions,), must, first.shape, "pass Result.theta of a run with this partition")
+    todo = "pass Result.theta of a run with this partition"
+    first = np.zeros(regions) if theta is None else as_numbers(theta, must, todo)
+    require(first.shape == (regions,), must, first.shape, todo)
     kernel = HMC(
         step_size=step_size, num_integration_steps=num_integration_steps, metric=_metric(inverse_mass_matrix), jitter=0
     )
@@ -138,5 +140,6 @@ def blackjax_kernel(
 def _metric(inverse_mass_matrix: Any) -> ConstantMetric:
     if inverse_mass_matrix is None:
         return UnitMetric()
-    values = jnp.asarray(inverse_mass_matrix)
+    must = "inverse_mass_matrix must be a vector of variances, or a matrix"
+    values = as_array(inverse_mass_matrix, must, "pass what blackjax.window_adaptation returned")
     return DiagonalMetric(values) if values.ndim == 1 else DenseMetric(values)

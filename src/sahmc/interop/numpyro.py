@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 from numpyro.infer.mcmc import MCMC, MCMCKernel
 
 from sahmc._support.types import PositionFn
-from sahmc._support.validate import require
+from sahmc._support.validate import require, require_count, require_seed
 from sahmc.models.model import Model
 from sahmc.models.numpyro import from_numpyro
 from sahmc.run.loop import run_chunk
@@ -230,6 +230,11 @@ def resample(mcmc: MCMC, n: int | None = None, seed: int = 0) -> dict[str, np.nd
 
     There are ``n`` of them, as many as were made if None. The run must have collected the field ``log_weight``.
     """
+    ok = isinstance(mcmc, MCMC)
+    require(ok, "mcmc must be a numpyro.infer.MCMC that has run", mcmc, "pass MCMC(SAHMC(model), ...) after mcmc.run")
+    if n is not None:
+        require_count(n, "n")
+    require_seed(seed, "seed")
     fields = mcmc.get_extra_fields(group_by_chain=True)
     must = "the weights must have been collected"
     require("log_weight" in fields, must, sorted(fields), 'pass extra_fields=("log_weight",) to mcmc.run')

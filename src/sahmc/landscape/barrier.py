@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from sahmc._support.compiled import compiled
 from sahmc._support.traced import TracedFunction
 from sahmc._support.types import PositionFn, Unravel
-from sahmc._support.validate import require, require_count
+from sahmc._support.validate import require, require_count, require_seed
 from sahmc.landscape.descent import energies
 from sahmc.landscape.string_method import fine, relax_paths
 from sahmc.models.convert import as_model
@@ -115,6 +115,7 @@ def energy_barrier(
     """
     for name, value, least in (("paths", paths, 1), ("images", images, 3), ("steps", steps, 1)):
         require_count(value, name, least)
+    require_seed(random_seed, "random_seed")
     _check_tilt(tilt, theta)
     _check_base(log_density, tilt)
     ends, unravel = _ends(x1, x2)

@@ -14,6 +14,9 @@ from sahmc._support.types import Position, PositionFn
 from sahmc._support.validate import require, require_flag, require_function
 from sahmc.models.predictor import Predictor
 
+NO_DATA = "the model has no observed data and no factor or potential, so draws are of its prior alone"
+"""The warning about a model that nothing conditions."""
+
 
 @dataclass(frozen=True)
 class Labels(Frozen):

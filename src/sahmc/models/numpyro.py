@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 
 from sahmc._support.types import Position, PositionFn
 from sahmc._support.validate import require, require_library
-from sahmc.models.model import Labels, Model
+from sahmc.models.model import NO_DATA, Labels, Model
 from sahmc.models.numpyro_predictor import NumPyroPredictor
 from sahmc.models.simplex import log_pin, log_volume, logits_of
 
@@ -38,6 +39,8 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
     sites = _sites(model, args, kwargs)
     latent = {name: site for name, site in sites.items() if site["type"] == "sample" and not site["is_observed"]}
     enumerated = _check(sites, latent)
+    if not any(site["type"] == "sample" and site["is_observed"] for site in sites.values()):
+        warnings.warn(NO_DATA, stacklevel=2)
     masked = _needs_masks(sites, _sites(model, args, kwargs, seed=1))
     simplexes = [name for name, site in latent.items() if _is_simplex(site)]
     values = {name: site["value"] for name, site in latent.items() if not site["fn"].support.is_discrete}

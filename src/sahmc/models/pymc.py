@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -13,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sahmc._support.validate import require, require_library
-from sahmc.models.model import Labels, Model
+from sahmc.models.model import NO_DATA, Labels, Model
 from sahmc.models.pymc_predictor import PyMCPredictor
 from sahmc.models.simplex import log_pin
 
@@ -39,6 +40,8 @@ def from_pymc(model: Any) -> Model:
     advice = "sum them out (pm.Mixture, or marginalize() of pymc-extras), or replace them by a continuous relaxation"
     require(not discrete, "latent variables must be continuous", f"discrete {discrete}", advice)
     require(model.free_RVs, "a model must have something to sample", "no free variable", "observe less data")
+    if not model.observed_RVs and not model.potentials:
+        warnings.warn(NO_DATA, stacklevel=2)
     names = [variable.name for variable in model.value_vars]
 
     simplexes = _simplexes(model)

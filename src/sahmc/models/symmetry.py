@@ -89,17 +89,20 @@ class Parted(Symmetry):
     axis: Any = 0
 
     def __post_init__(self) -> None:
-        names = (self.names,) if isinstance(self.names, str) else tuple(self.names)
+        names = (self.names,) if isinstance(self.names, str) else _entries(self.names)
         given = [self.axis] if isinstance(self.names, str) and isinstance(self.axis, tuple) else self.axis
-        axes = [given] * len(names) if isinstance(given, int) else list(given)
+        axes: tuple[Any, ...] = (given,) * len(names) if _is_axis(given) else _entries(given)
+        whole = tuple((int(axis),) if _is_axis(axis) else _entries(axis) for axis in axes)
+        known = all(isinstance(name, str) for name in names) and all(_is_axis(axis) for each in whole for axis in each)
+        sound = all(_is_axis(axis) or isinstance(axis, (list, tuple)) for axis in axes)
         require(
-            len(axes) == len(names) > 0 and len(set(names)) == len(names),
+            known and sound and len(axes) == len(names) > 0 and len(set(names)) == len(names),
             "a symmetry needs names of arrays, each once, and an axis for each",
-            f"names={names}, axis={given}",
+            f"names={self.names!r}, axis={self.axis!r}",
             'write Permute(["mu", "sigma"], axis=0)',
         )
-        object.__setattr__(self, "names", names)
-        object.__setattr__(self, "axis", tuple((axis,) if isinstance(axis, int) else tuple(axis) for axis in axes))
+        object.__setattr__(self, "names", tuple(map(str, names)))
+        object.__setattr__(self, "axis", tuple(tuple(map(int, each)) for each in whole))
 
     def length(self, ids: Ids) -> int:
         """Return the number of parts that change; raise ``ValueError`` if arrays do not have such parts."""
@@ -152,6 +155,18 @@ class Flip(Parted):
             mine = np.take(ids[name], part, axis=axes[0]) if axes else ids[name]
             sign[np.ravel(mine)] = -1.0
         return SignedMap(np.arange(len(sign)), sign)
+
+
+def _is_axis(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+def _entries(value: Any) -> tuple[Any, ...]:
+    """Return the entries of a list, or of anything else that has some; none if it has not."""
+    try:
+        return tuple(value)
+    except TypeError:
+        return ()
 
 
 def _size(ids: Ids) -> int:

@@ -13,7 +13,7 @@ from sahmc.landscape.barrier import EnergyBarrier
 from sahmc.models.positions import named
 from sahmc.plots import data
 from sahmc.plots.backend import pyplot
-from sahmc.results.result import Result
+from sahmc.results.result import Result, require_result
 from sahmc.results.summary import headline
 from sahmc.results.var_names import choose_variables
 from sahmc.results.within_mode import within_mode
@@ -40,6 +40,7 @@ def plot_energy(result: Result, ax: Axes | None = None, *, chains: int = 4, mode
 
     With ``mode``, the label of one, only draws in it are shown. The axes, ``ax`` or new ones if None, are returned.
     """
+    require_result(result)
     require_count(chains, "chains")
     within = _within(result, mode)
     ax = _axes(ax)
@@ -61,6 +62,7 @@ def plot_visits(result: Result, ax: Axes | None = None) -> Axes:
 
     The axes, ``ax`` or new ones if None, are returned.
     """
+    require_result(result)
     ax = _axes(ax)
     share, desired = data.visit_shares(result.record)
     where, name = data.region_axis(result.record)
@@ -84,6 +86,7 @@ def plot_theta(result: Result, ax: Axes | None = None) -> Axes:
 
     The axes, ``ax`` or new ones if None, are returned.
     """
+    require_result(result)
     ax = _axes(ax)
     require(
         result.theta_trace is not None, "plot_theta needs the trace of theta", "a result without it", "sample again"
@@ -118,6 +121,8 @@ def plot_round_trips(result: Result, ax: Axes | None = None, *, chains: int = 3)
 
     The axes, ``ax`` or new ones if None, are returned.
     """
+    require_result(result)
+    require_count(chains, "chains")
     ax = _axes(ax)
     levels = data.level_trace(result.record, chains)
     height = result.theta.shape[-1]
@@ -140,6 +145,7 @@ def plot_ladder(result: Result, ax: Axes | None = None) -> Axes:
     Bars are the rejections between neighbouring levels, by the draws made there, and the line is their sum up to each
     level, which ends at the barrier Lambda. The axes, ``ax`` or new ones if None, are returned.
     """
+    require_result(result)
     rejection = result.rejections()
     ax = _axes(ax)
     betas = np.asarray(getattr(result.partition, "betas", None), float)
@@ -169,6 +175,7 @@ def plot_pair(
     axes, ``ax`` or new ones if None, are returned. For more than two coordinates there is a plot for each pair, on a
     new figure, and an array of axes is returned. A posterior with one coordinate gets a histogram.
     """
+    require_result(result)
     if num is None:
         num = 2 if var_names is None or ax is not None else MOST_PAIRED
     require_count(num, "num", least=2)
@@ -228,6 +235,7 @@ def plot_marginal(result: Result, ax: Axes | None = None, *, var_names: Any = No
     of these variables, at most twelve; several are on a new figure, and an array of axes is returned. With ``mode``,
     the label of one, draws are those in that mode. The axes, ``ax`` or new ones if None, are returned.
     """
+    require_result(result)
     within = _within(result, mode)
     num = 1 if var_names is None or ax is not None else MOST_MARGINALS
     found = data.marginals(result.record, num, var_names, mode)
@@ -261,6 +269,7 @@ def plot_overview(result: Result, *, var_names: Any = None, mode: int | None = N
     ``var_names`` are the variables whose coordinates are shown, and ``mode`` is the label of the mode in which draws
     are, if given.
     """
+    require_result(result)
     _within(result, mode)
     choose_variables(named(result.draws), var_names)
     plt = pyplot()
@@ -281,8 +290,9 @@ def plot_barrier(barrier: EnergyBarrier, ax: Axes | None = None) -> Axes:
 
     The axes, ``ax`` or new ones if None, are returned.
     """
-    if ax is None:
-        ax = pyplot().subplots(figsize=(8, 4.8), layout="constrained")[1]
+    ok = isinstance(barrier, EnergyBarrier)
+    require(ok, "plot_barrier needs an energy barrier", barrier, "pass what sahmc.energy_barrier returned")
+    ax = _axes(ax, (8, 4.8))
     curves = data.barrier_curves(barrier)
     looks = (("U", WARM), ("U + Θ(U), after the tilt", COLD))
     for curve, (name, colour) in zip(curves, looks, strict=False):
@@ -313,10 +323,10 @@ def save_figure(figure: Figure, path: str | PathLike[str], *, overwrite: bool = 
     pyplot().close(figure)
 
 
-def _axes(ax: Axes | None) -> Axes:
-    """Return the axes given, or new ones; raise ``ValueError`` if these are no axes."""
+def _axes(ax: Axes | None, size: tuple[float, float] = (6, 4.2)) -> Axes:
+    """Return the axes given, or new ones of this ``size``; raise ``ValueError`` if these are no axes."""
     require(ax is None or hasattr(ax, "scatter"), "ax must be Matplotlib's axes", ax, "pass plt.gca(), or leave it out")
-    return pyplot().subplots(figsize=(6, 4.2), layout="constrained")[1] if ax is None else ax
+    return pyplot().subplots(figsize=size, layout="constrained")[1] if ax is None else ax
 
 
 def _within(result: Result, mode: int | None) -> str:

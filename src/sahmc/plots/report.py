@@ -14,7 +14,7 @@ from sahmc._support.validate import as_new_file, require
 from sahmc.plots.backend import pyplot
 from sahmc.plots.figures import plot_overview, plot_pair
 from sahmc.results.findings.listing import Findings, as_list
-from sahmc.results.result import Result
+from sahmc.results.result import Result, require_result
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,6 +42,7 @@ def write_report(result: Result, path: str | PathLike[str], *, overwrite: bool =
 
     An existing page is left alone unless ``overwrite``, and what is no page always is.
     """
+    require_result(result)
     out = as_new_file(path, overwrite)
     require(out.suffix in (".html", ".htm"), "a page is a file like run.html", str(out), "change the ending")
     out.write_text(page(result), encoding="utf-8")

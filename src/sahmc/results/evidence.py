@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from sahmc._support.validate import require, require_known
+from sahmc._support.validate import is_number, require, require_count, require_known
 from sahmc.results.records import RunRecord
 from sahmc.tilt.bridge import UNKNOWN, bridge_levels
 from sahmc.tilt.importance import Expectation, error_of_mean
@@ -28,6 +28,10 @@ def membership(record: RunRecord, every: tuple[int, int] = (1, 1)) -> np.ndarray
 
     ``every`` is (i, j) to take every i-th chain and every j-th draw.
     """
+    ok = isinstance(every, (list, tuple)) and len(every) == 2
+    require(ok, "every must be a pair (i, j): every i-th chain, every j-th draw", every, "pass (1, 10), say")
+    for step in every:
+        require_count(step, "each number of every")
     energy = record.draws.energy[:: every[0], :: every[1]]
     return np.asarray(_membership(record.tilt, record.learnt.theta, energy), dtype=float)
 
@@ -44,6 +48,8 @@ def log_omega(record: RunRecord, log_total: float = 0.0) -> np.ndarray:
     ``log_total`` is the known log of their total or, for a tempered tilt, of Z(1). Regions never visited have -inf.
     Where theta was frozen, the frequencies used are those observed, otherwise pi_i + nu of the paper.
     """
+    must = "log_total must be a number, the known log of the total"
+    require(is_number(log_total), must, log_total, "leave it out if it is not known")
     learnt = record.learnt
     frequency = np.asarray(expected_frequency(jnp.asarray(learnt.desired), jnp.asarray(learnt.visits > 0)))
     if record.settings["adapt"] == "tune":

@@ -1,11 +1,17 @@
-"""What ArviZ before 1.0, which cannot read an ``xarray.DataTree``, has to say when it is given one."""
+"""Words for those who give ArviZ what it cannot read: a result, or a tree where it is older than 1.0."""
 
 from __future__ import annotations
 
+import sys
 from importlib.metadata import PackageNotFoundError, version
+from types import FrameType
 from typing import Any
 
+import numpy as np
 import xarray as xr
+
+ARVIZ = ("arviz", "arviz_base", "arviz_stats", "arviz_plots")
+"""The packages of ArviZ."""
 
 
 class RunTree(xr.DataTree):
@@ -28,3 +34,18 @@ def readable(tree: xr.DataTree) -> xr.DataTree:
     except PackageNotFoundError:
         old = False
     return RunTree(tree.to_dataset(), children=dict(tree.children)) if old else tree
+
+
+def as_object(result: Any) -> np.ndarray:
+    """Return a result as an array of one object, as NumPy takes it; raise ``TypeError`` if it is ArviZ that asks."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] not in ARVIZ:
+        frame = frame.f_back
+    if frame is not None:
+        raise TypeError(
+            "ArviZ reads a tree of draws; got a sahmc.Result. To fix it, pass result.to_datatree(), or "
+            "result.to_inferencedata() to ArviZ before 1.0."
+        )
+    array = np.empty((), object)
+    array[()] = result
+    return array

@@ -31,7 +31,7 @@ def overview(record: RunRecord) -> dict[str, str]:
         "variables": _some(variables),
         "sampler": f"{settings['kernel']}, tilt {settings['tilt']}{trips}, {cost}",
         "moves": f"acceptance {record.draws.acceptance_rate.mean():.2f}, "
-        f"{counted(record.counts.diverging, 'divergence')}, weight efficiency {kish_efficiency(record.weight):.2f}",
+        f"{_divergences(record)}, weight efficiency {kish_efficiency(record.weight):.2f}",
         **_modes(record),
         "findings": _findings(record),
     }
@@ -61,6 +61,14 @@ def _modes(record: RunRecord) -> dict[str, str]:
     mass = record.modes.mass(record.weight)
     told = [f"{m:.2g}" if m < 0.1 else f"{m:.2f}" for m in mass[with_mass(mass)]]
     return {"modes": f"{len(told)}, of mass {_some(told)}" if len(told) > 1 else str(len(told))}
+
+
+def _divergences(record: RunRecord) -> str:
+    """Return how many trajectories diverged, and how many of them on hot levels, where that is no finding."""
+    cold = int(record.counts.cold_diverging)
+    hot = int(record.counts.diverging) - cold
+    where = f" ({hot:,} of them on hot levels)" if cold else " (hot levels)"
+    return f"{counted(record.counts.diverging, 'divergence')}{where if hot > 0 else ''}"
 
 
 def _findings(record: RunRecord) -> str:

@@ -100,6 +100,12 @@ class Result(RecordView, PlotMethods):
             f'tilted density, or result.to_datatree()["posterior"][{name!r}] for draws of equal weight.'
         )
 
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        """Return an array that holds this result as one object; raise ``TypeError``, with a hint, if ArviZ asks."""
+        from sahmc.results.old_arviz import as_object
+
+        return as_object(self)
+
     def extend(self, draws: int, *, progressbar: bool = True) -> Result:
         """Return the result of the same run with ``draws`` more draws of each chain; this one stays as it is.
 
@@ -254,7 +260,7 @@ class Result(RecordView, PlotMethods):
         """
         require_mapping(coords, "coords", '{"county": ["Aitkin", "Anoka"]}')
         require_mapping(dims, "dims", '{"a": ["county"]}')
-        labels = with_coords(self.record, coords, dims or {})
+        labels = with_coords(self.record, coords or {}, dims or {})
         return Result(dataclasses.replace(self.record, labels=labels), self.live)
 
     def to_datatree(
@@ -384,3 +390,10 @@ class Result(RecordView, PlotMethods):
     def _repr_html_(self) -> str:
         lines = overview(self.record)
         return "<b>sahmc.Result</b>" + Table("", [""], list(lines), [[line] for line in lines.values()]).to_html()
+
+
+def require_result(value: Any) -> None:
+    """Raise ``ValueError`` unless a value is the result of a run."""
+    ok, what = isinstance(value, Result), f"a {type(value).__name__}"
+    todo = "pass what sahmc.sample returned, or sahmc.Result.load(path)"
+    require(ok, "result must be the result of a run", what, todo)

@@ -28,7 +28,7 @@ def search_power(record: RunRecord, mass: float, width: float, place: str | None
     """Return the probability that the search would have found a mode of this mass and relative width at this place."""
     require(is_number(mass) and 0 < mass < 1, "mass must lie in (0, 1)", mass, "pass 0.1, say")
     require(is_number(width) and width > 0, "width must be a positive number", width, "pass 1/3, say")
-    ok = place is None or place in SEARCH_PLACES
+    ok = place is None or (isinstance(place, str) and place in SEARCH_PLACES)
     require(ok, f"place must be one of {', '.join(SEARCH_PLACES)} or None", place, "leave it out for the weakest")
     power = record.warmup.power
     if power is None:

@@ -117,13 +117,14 @@ def parse_devices(devices: Any, check: Any, chains: int) -> Devices:
 
     So many ``chains`` must be split evenly.
     """
-    require(check in (None, "serial"), 'check must be "serial" or None', check, "leave it out")
+    ok = check is None or (isinstance(check, str) and check == "serial")
+    require(ok, 'check must be "serial" or None', check, "leave it out")
     several = jax.process_count() > 1
     if isinstance(devices, Mesh):
         found = list(devices.devices.flat)
     elif devices is None:
         found = jax.devices() if several else []
-    elif devices == ALL:
+    elif isinstance(devices, str) and devices == ALL:
         found = jax.devices()
     elif isinstance(devices, (int, np.integer)) and not isinstance(devices, bool):
         known = len(jax.devices())

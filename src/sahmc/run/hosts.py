@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from sahmc._support.validate import is_number, require
+from sahmc._support.validate import MOST, is_number, require, require_count
 
 HEARTBEAT_SECONDS = 60
 """The seconds after which a process that does not answer counts as lost, if nothing else is asked for."""
@@ -45,8 +45,14 @@ def join_hosts(
         The seconds after which a process that does not answer counts as lost, and JAX ends this one. It is also how
         long to wait for all processes to start. If None, 60 for the one and 300 for the other.
     """
-    ok = timeout is None or (is_number(timeout) and timeout >= 10)
+    ok = timeout is None or (is_number(timeout) and 10 <= timeout < MOST)
     require(ok, "timeout must be at least 10 seconds", timeout, "pass 60, say")
+    ok = coordinator_address is None or (isinstance(coordinator_address, str) and ":" in coordinator_address)
+    todo = 'pass "node1:1234", say, or leave it out'
+    require(ok, "coordinator_address must be the host and port of the first process", coordinator_address, todo)
+    for value, name, least in ((num_processes, "num_processes", 1), (process_id, "process_id", 0)):
+        if value is not None:
+            require_count(value, name, least)
     beat, wait = (HEARTBEAT_SECONDS, START_SECONDS) if timeout is None else 2 * (int(np.ceil(timeout)),)
     try:
         jax.distributed.initialize(
@@ -56,11 +62,12 @@ def join_hosts(
             initialization_timeout=wait,
             heartbeat_timeout_seconds=beat,
         )
-    except jax.errors.JaxRuntimeError as error:
+    except (RuntimeError, ValueError) as error:
         said, where = str(error).partition("\n")[0], coordinator_address or "the address that was found"
         raise RuntimeError(
-            f"the processes could not be joined at {where}: {said}. To fix it, check that the port is free, that all "
-            "processes are started, and that they can reach that address; then raise timeout."
+            f"the processes could not be joined at {where}: {said}. To fix it, call join_hosts before anything else "
+            "that uses JAX, check that the port is free, that all processes are started, and that they can reach that "
+            "address; then raise timeout."
         ) from error
 
 

@@ -14,7 +14,7 @@ RESERVE = 0.05
 LOOKS = 1.5
 """The time that is kept for the last look at the draws, in units of what it should take: it ends with all findings."""
 FEWEST_DRAWS = 10
-"""The draws of each chain that are made in any case."""
+"""The draws of each chain that are made in any case, or all if fewer are asked for."""
 
 
 @dataclass

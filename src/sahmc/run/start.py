@@ -37,8 +37,10 @@ FULL_ATTEMPTS = 4
 """The number of these attempts after which starts are drawn nearer to 0."""
 
 BOUND_DISTANCES, BOUND_WAYS, BOUND_NATS = 10.0 ** np.arange(1, 9), 8, 100.0
-"""The distances from the start at which the log density is computed, and the number of lines. It rises without end if
-it is higher by so many nats at each distance than at the one before. Units are large, so distances go far."""
+"""The distances from the start at which the log density is computed, and the number of random lines. It rises without
+end if it is higher by so many nats at each distance than at the one before. Units are large, so distances go far."""
+BOUND_AXES, BOUND_ASIDE = 16, 0.1
+"""The most coordinates along which it is looked, and how far beside the start lines are followed once more."""
 
 IMPLEMENTATION = "threefry2x32"
 """The kind of keys of a run, whatever kind was passed."""
@@ -147,37 +149,69 @@ def start_chains(ready: Prepared) -> tuple[RunState, int]:
     one, spent = jnp.ones(1, positions.dtype), 0
     target, start = evaluate_starts(ready.energy_fn, positions)
     check_starts(start.chains.energy, start.chains.grad, start.chains.base)
+    looked = check_bounded(ready.energy_fn, np.asarray(positions[0]))
+    if kernel.uses_gradient:
+        spent += looked
     if kernel.tunes_step_size and kernel.uses_gradient:
-        check_bounded(ready.energy_fn, np.asarray(positions[0]))
-        positions, spent = come_down(ready.energy_fn, positions, ready.draw_prior)
-        spent += 2 * BOUND_WAYS * len(BOUND_DISTANCES)
+        positions, cost = come_down(ready.energy_fn, positions, ready.draw_prior)
+        spent += cost
         start = _init(target, positions)
     zero = jnp.zeros((), jnp.int32)
     steps, trips = init_step_size(one, eager=False), init_round_trips(len(positions))
     return RunState(start, steps, trips, zero, zero), spent
 
 
-def check_bounded(energy_fn: TracedFunction, start: np.ndarray) -> None:
-    """Raise ``ValueError`` if the log density rises without end whichever way one goes from ``start`` (dim,).
+def check_bounded(energy_fn: TracedFunction, start: np.ndarray) -> int:
+    """Raise ``ValueError`` if the log density rises without end both ways along a line; return the number of points.
 
-    Some random lines through it are followed both ways. A density that can be normalised may rise one way along a line,
-    towards a mode, but hardly both ways along all of them, ever further and by more nats than any mode is deep.
+    Some random lines through ``start`` (dim,) are followed, and those along coordinates in which all their points slope
+    upwards. A density that can be normalised may rise one way along a line, towards a mode, but hardly both ways, ever
+    further and by more nats than any mode is deep. It might along a ridge that gets ever narrower; so lines are
+    followed once more beside the start.
     """
-    ways = np.random.default_rng(0).normal(size=(BOUND_WAYS, len(start)))
+    rng, dim = np.random.default_rng(0), len(start)
+    ways = rng.normal(size=(BOUND_WAYS, dim))
     ways /= np.linalg.norm(ways, axis=1, keepdims=True)
-    ways = np.concatenate([ways, -ways])
     far = max(1.0, float(np.linalg.norm(start))) * BOUND_DISTANCES
-    points = start + far[:, None, None] * ways
-    energy = energies_and_gradients(energy_fn, points.reshape(-1, len(start)).astype(start.dtype))[0]
-    height = -energy.reshape(points.shape[:2])
+    height, slope, away = _followed(energy_fn, start, ways, far)
     with np.errstate(invalid="ignore"):
-        rises = bool((np.diff(height, axis=0) > BOUND_NATS).all())  # false where one of them is not finite
+        upwards = (slope * away > 0).all(axis=(0, 1, 2))  # in each coordinate
+    if np.isnan(slope).all():  # there is no gradient
+        upwards = np.ones(dim, bool)
+    axes = np.eye(dim)[np.flatnonzero(upwards)[:BOUND_AXES]]
+    suspected, num = np.concatenate([ways[_rises(height)], axes]), height.size
+    for aside in (0.0, BOUND_ASIDE):
+        if not len(suspected):
+            return num
+        begin = start + aside * rng.normal(size=dim) * np.maximum(1.0, np.abs(start))
+        height = _followed(energy_fn, begin, suspected, far)[0]
+        num += height.size
+        suspected, height = suspected[_rises(height)], height[..., _rises(height)]
+    low, high = (height[k].mean() for k in (0, -1)) if len(suspected) else (0.0, 0.0)
     require(
-        not rises,
+        not len(suspected),
         "the log density must fall, or at least not rise without end, far from where chains start",
-        f"{height[0].mean():.4g} at a distance of {far[0]:.3g}, and {height[-1].mean():.4g} at {far[-1]:.3g}",
-        "look for a missing minus sign: the log density is wanted, not the energy or the loss",
+        f"{low:.4g} at a distance of {far[0]:.3g} both ways along a line, and {high:.4g} at {far[-1]:.3g}",
+        "look for a missing minus sign, also of one term: the log density is wanted, not the energy or the loss",
     )
+    return num
+
+
+def _followed(
+    energy_fn: TracedFunction, begin: np.ndarray, ways: np.ndarray, far: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return log densities (distance, 2, way) both ways along lines, gradients (..., dim), and how far off they are."""
+    away = far[:, None, None, None] * np.stack([ways, -ways])
+    points = (begin + away).reshape(-1, len(begin)).astype(begin.dtype)
+    energy, grad = energies_and_gradients(energy_fn, points)
+    return -energy.reshape(away.shape[:-1]), -grad.reshape(away.shape), away
+
+
+def _rises(height: np.ndarray) -> np.ndarray:
+    """Tell for each line whether log densities (distance, 2, way) rise without end both ways."""
+    with np.errstate(invalid="ignore"):
+        rises = np.diff(height, axis=0) > BOUND_NATS
+    return np.asarray(rises.all(axis=(0, 1)))  # false where one of them is not finite
 
 
 def evaluate_starts(

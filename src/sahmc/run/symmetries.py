@@ -67,6 +67,7 @@ def find_symmetries(
     require_seed(random_seed, "random_seed")
     made = as_model(model, model_args, model_kwargs)
     chains = len(initvals) if isinstance(initvals, list) else POINTS
+    require(chains, "a list of initvals holds at least one position", initvals, "pass one position")
     starts, unravel = starting_positions(made, initvals, chains, jax.random.key(random_seed))
     ids = places(unravel, starts[0])
     found = search_symmetries(Trial(made, np.asarray(starts), unravel, random_seed), ids)

@@ -17,7 +17,7 @@ import cloudpickle
 import numpy as np
 
 from sahmc._support.processes import Processes
-from sahmc._support.validate import as_path, require, require_count, require_flag, require_writable
+from sahmc._support.validate import as_path, require, require_count, require_flag, require_seed, require_writable
 from sahmc.models.convert import has_sites, is_of_numpyro
 from sahmc.models.model import Model
 from sahmc.results.result import Result
@@ -97,6 +97,8 @@ def sample_many(
         require_count(cores, "cores")
     ok = random_seed is None or isinstance(random_seed, (int, np.integer, np.random.Generator))
     require(ok, "random_seed must be an int, a NumPy Generator or None", random_seed, "pass one of these")
+    if random_seed is not None and not isinstance(random_seed, np.random.Generator):
+        require_seed(random_seed, "random_seed")
     folder = None if checkpoint is None else as_path(checkpoint, "checkpoint")
     seeds = [None] * len(datasets)  # each then draws its own, or finds it in its folder
     if random_seed is not None:

@@ -223,7 +223,7 @@ class Run:
         warmup, each = _costs(self.ready.plan, warm)
         goal = limits.affordable(draws, warmup + spent, each)
         scarce = goal < draws
-        goal = max(last.draws, FEWEST_DRAWS, goal // 2 if scarce else goal)
+        goal = max(last.draws, min(draws, FEWEST_DRAWS), goal // 2 if scarce else goal)
         self.journal.ask(number, Goal(goal, looked=last.looked))
         drawn, pace = self._draw(warm, goal, limits)
         while scarce and drawn.so_far.rows == goal:  # to no end but its own, so that a resumed run comes to the same

@@ -10,8 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
+from sahmc._support.validate import as_numbers, require, require_count, require_seed
 from sahmc.kernels.base import Kernel
 from sahmc.tilt.target import TiltedTarget
+
+MOST_CELLS, MOST_CHAINS = 10_000, 100_000_000
+"""The most cells along an axis of a grid, and the most chains: more would not fit in memory."""
 
 
 def grid_sampler(
@@ -22,6 +26,13 @@ def grid_sampler(
     The grid has ``cells`` cells along each axis, from the corner ``low`` to the corner ``high``; the density is taken
     as constant in a cell.
     """
+    require_target(target)
+    must, todo = "low and high must be corners of a rectangle in the plane", "pass (-9, -9) and (9, 9), say"
+    low, high = (as_numbers(corner, must, todo) for corner in (low, high))
+    ok = low.shape == high.shape == (2,) and np.isfinite([low, high]).all() and (low < high).all()
+    require(ok, must, (low.tolist(), high.tolist()), todo)
+    require_count(cells, "cells")
+    require(cells <= MOST_CELLS, f"cells must be at most {MOST_CELLS}", cells, "lower it")
     axes = [np.linspace(a, b, cells + 1) for a, b in zip(low, high, strict=True)]
     middles = [0.5 * (axis[1:] + axis[:-1]) for axis in axes]
     points = np.stack(np.meshgrid(*middles, indexing="ij"), axis=-1).reshape(-1, 2)
@@ -59,6 +70,13 @@ def check_invariance(
     ``chains`` of them are moved by ``steps`` transitions. Energies and every coordinate are compared by two-sample
     Kolmogorov-Smirnov tests; the p-value is the smallest of theirs, times their number. 6e-5 is four sigma.
     """
+    require_kernel(kernel)
+    require_target(target)
+    require(callable(draw), "draw must be a function (size, rng)", draw, "pass what grid_sampler returns")
+    for count, name in ((chains, "chains"), (steps, "steps")):
+        require_count(count, name)
+    require(chains <= MOST_CHAINS, f"chains must be at most {MOST_CHAINS:,}", chains, "lower it")
+    require_seed(seed, "seed")
     rng = np.random.default_rng(seed)
     dtype = target.theta.dtype
     start, fresh = (jnp.asarray(draw(chains, rng), dtype) for _ in range(2))
@@ -78,3 +96,15 @@ def check_invariance(
     smallest = min(float(stats.ks_2samp(np.asarray(a), np.asarray(b)).pvalue) for a, b in pairs)
     p_value = min(1.0, len(pairs) * smallest)
     return p_value, float((moved != start).any(axis=1).mean())
+
+
+def require_kernel(kernel: Any) -> None:
+    """Raise ``ValueError`` unless this is a kernel."""
+    todo = "pass an object of a class that inherits from Kernel, such as sahmc.HMC(0.1, 10)"
+    require(isinstance(kernel, Kernel), "kernel must be a kernel", kernel, todo)
+
+
+def require_target(target: Any) -> None:
+    """Raise ``ValueError`` unless this is a tilted target."""
+    todo = "pass sahmc.TiltedTarget.build(model, example, tilt)"
+    require(isinstance(target, TiltedTarget), "target must be a TiltedTarget", target, todo)

@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sahmc._support.validate import require_known
+from sahmc._support.validate import require, require_count, require_known, require_seed
 from sahmc.hamiltonian.spread import Spread
 from sahmc.kernels.base import Kernel, TransitionInfo
 from sahmc.testing.cases import CASES, HIGH, LOW, frozen_target
-from sahmc.testing.invariance import check_invariance, grid_sampler
+from sahmc.testing.invariance import check_invariance, grid_sampler, require_kernel
 from sahmc.tilt.target import ChainState, TiltedTarget
 from sahmc.tilt.tilts import NoTilt
 
@@ -56,6 +56,14 @@ def check_kernel(
     used. ``only`` names some of "invariance", "flow", "traces", "dtypes", "energies", "keys"; ``cases`` some of the
     tilts.
     """
+    require_kernel(kernel)
+    for count, name in ((chains, "chains"), (steps, "steps")):
+        require_count(count, name)
+    require_seed(seed, "seed")
+    for names, name in ((() if only is None else only, "only"), (cases, "cases")):
+        require(
+            isinstance(names, (list, tuple)), f"{name} must be a list of names", names, "pass a list, or leave it out"
+        )
     if kernel.tunes_step_size or kernel.uses_spread:
         kernel = kernel.tuned(STEP_SIZE, Spread.unknown(2))
     parts: dict[str, Callable[[], Iterator[Check]]] = {

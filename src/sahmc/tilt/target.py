@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 from sahmc._support.pytree import strategy
 from sahmc._support.traced import TracedFunction
 from sahmc._support.types import PositionFn
+from sahmc._support.validate import require, require_flag
 from sahmc.models.convert import as_model
 from sahmc.models.energy import BaseEnergy, trace_energy
 from sahmc.models.model import Model
@@ -66,6 +67,11 @@ class TiltedTarget:
 
         ``gradient=False`` is for kernels that need none.
         """
+        shape, kind = np.shape(example), getattr(example, "dtype", None)
+        ok = len(shape) == 1 and shape[0] > 0 and kind in (np.float32, np.float64)
+        require(ok, "example must be a vector of floats", f"shape {shape}, dtype {kind}", "pass jnp.zeros(dim)")
+        require(isinstance(tilt, Tilt), "tilt must be a tilt object", tilt, "pass sahmc.NoTilt(), say")
+        require_flag(gradient, "gradient")
         energy_fn = trace_energy(as_model(model), lambda flat: flat, example, gradient)
         return cls(energy_fn, tilt, jnp.zeros(tilt.num_regions, example.dtype), tilt.step_scale.astype(example.dtype))
 
@@ -75,6 +81,15 @@ class TiltedTarget:
 
     def evaluate(self, position: Vector) -> ChainState:
         """Return the state of a chain at a position: its energy and gradient, and the prior's."""
+        wanted = self.energy_fn.argument
+        have: Any = getattr(position, "shape", None), getattr(position, "dtype", None)
+        ok = (
+            have[0] == wanted.shape
+            and jnp.issubdtype(have[1], np.floating)
+            and jnp.result_type(position) == wanted.dtype
+        )
+        must = f"a position must be an array of shape {wanted.shape} and dtype {wanted.dtype}"
+        require(ok, must, f"shape {have[0]}, dtype {have[1]}", "pass one like the example that build was given")
         energy, grad, base = self.energy_fn(position)
         return ChainState(position, energy, grad, base)
 

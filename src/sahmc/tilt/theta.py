@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from sahmc._support.chain_axis import count, pool
-from sahmc._support.validate import require
+from sahmc._support.validate import as_numbers, require
 
 COMPACT_SET = 1e4
 """The default bound of the paper's compact set Theta, the cube [-bound, bound]^m."""
@@ -117,13 +117,9 @@ def desired_frequencies(desired: object, num_regions: int) -> Float[Array, " reg
     """Return pi: uniform for None, else what was asked for, normalised; raise ``ValueError`` if that will not do."""
     if desired is None:
         return jnp.full(num_regions, 1.0 / num_regions)
-    values = np.asarray(desired, dtype=float)
-    require(
-        values.shape == (num_regions,),
-        f"desired must have one entry for each of the {num_regions} regions",
-        list(values.shape),
-        f"pass a vector of length {num_regions}",
-    )
+    must, todo = f"desired must have one entry for each of the {num_regions} regions", "pass a vector of this length"
+    values = as_numbers(desired, must, todo)
+    require(values.shape == (num_regions,), must, list(values.shape), todo)
     require(
         np.all(np.isfinite(values)) and np.all(values > 0),
         "desired frequencies must be positive and finite",

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from sahmc._support.validate import MOST, is_number, require, require_count
 from sahmc.testing.targets.target import Target, nearest
 
 CORRELATIONS = (0.9, -0.9, 0.0)
@@ -24,6 +25,8 @@ def mixture(a: float | int = -8.0, b: float | int = 6.0) -> Target:
 
     Chains start at the origin. Correlations are 0.9, -0.9 and 0. (a, b) is (-6, 4) in set 1, (-8, 6) in set 2.
     """
+    for value, name in ((a, "a"), (b, "b")):
+        require(is_number(value) and abs(value) < MOST, f"{name} must be a number", value, "pass -8 and 6, say")
     centres, correlation = mixture_centres(a, b), np.array(CORRELATIONS)
     scale = 1.0 / (1.0 - correlation**2)
     log_norm = 0.5 * np.log(scale) - np.log(2 * np.pi) - np.log(3)
@@ -52,6 +55,8 @@ def eight_modes(dim: int = 11, edge: float | int = 10.0) -> Target:
 
     Coordinates beyond the third alternate between 0 and ``edge``.
     """
+    require_count(dim, "dim", 3)
+    require(is_number(edge) and 0 < edge < MOST, "edge must be a positive number", edge, "pass 10, say")
     centres = eight_centres(dim, edge)
 
     def log_density(x: Any) -> Any:
