@@ -2,15 +2,22 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
+INSTALL := $(BIN)/python $(PIP_INSTALL) -c constraints.txt
 
-.PHONY: demo check test slow lint bench validation results docs wheel figures clean
+# The newest Python that runs here. A shim of pyenv may not run, but what it stands for does.
+PYTHON_NEWEST ?= $(shell for minor in 14 13 12 11; do \
+  for found in python3.$$minor "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.$$minor.*/bin/python3; do \
+    "$$found" -c "" 2>/dev/null && echo "$$found" && exit; done; done; echo python3)
+NEWEST := .venv-newest
+
+.PHONY: demo check test newest slow lint bench validation results docs wheel figures clean
 
 demo: $(VENV)/.demo   ## three modes from one: SAHMC beside plain HMC, under a minute
 	$(BIN)/sahmc demo --out out/demo.png
 
-check:   ## what a reviewer would do: style and types, the tests, the documentation, the wheel by itself
-	@for part in lint test docs wheel; do \
+check:   ## what a reviewer would do: style and types, the tests, the newest versions, the documentation, the wheel
+	@for part in lint test newest docs wheel; do \
 	  began=$$(date +%s); \
 	  $(MAKE) --no-print-directory $$part || exit 1; \
 	  echo "make $$part: $$(($$(date +%s) - began)) s"; \
@@ -19,6 +26,13 @@ check:   ## what a reviewer would do: style and types, the tests, the documentat
 test: $(VENV)/.test   ## the test suite; the claims by themselves, because they are compiled with more optimisation
 	$(BIN)/python -m pytest -n 2 --dist loadfile tests --ignore tests/claims
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests/claims
+
+newest:   ## what users install: the newest Python and dependencies, without pins; the demo and the tests that depend on them most
+	test -x $(NEWEST)/bin/python || "$(PYTHON_NEWEST)" -m venv $(NEWEST)
+	$(NEWEST)/bin/python $(PIP_INSTALL) --no-compile --upgrade --upgrade-strategy eager ".[test]"
+	$(NEWEST)/bin/python --version && $(NEWEST)/bin/python -m pip list --disable-pip-version-check
+	PYTHONPATH= $(NEWEST)/bin/sahmc demo --out out/demo-newest.png
+	PYTHONPATH= $(NEWEST)/bin/python -m pytest -n 2 --dist loadfile -m newest tests
 
 slow: $(VENV)/.test   ## the tests that take minutes each: small versions of the paper's experiments
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
@@ -62,4 +76,4 @@ $(VENV)/.%: $(BIN)/python pyproject.toml constraints.txt
 	$(INSTALL) -e ".[$*]" && touch $@
 
 clean:
-	rm -rf $(VENV) out docs/_build
+	rm -rf $(VENV) $(NEWEST) out docs/_build

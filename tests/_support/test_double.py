@@ -9,6 +9,8 @@ from jax.scipy.special import logsumexp
 from sahmc._support.double import in_double
 from sahmc._support.traced import trace
 
+pytestmark = pytest.mark.newest
+
 MATRIX = np.random.default_rng(0).normal(size=(3, 3)).astype(np.float32).astype(float) + 3 * np.eye(3)
 
 

@@ -1,7 +1,9 @@
 """What the library believes of JAX's programs is so in the JAX that is installed."""
 
 import gc
+import re
 import weakref
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +12,13 @@ import pytest
 
 from sahmc._support import jax_internals as inside
 from sahmc._support.traced import trace
+
+pytestmark = pytest.mark.newest
+
+INTERNAL = re.compile(
+    r"\bjax\.(core|_src|experimental|interpreters|lib)\b|from jax import .*\b(core|experimental|lib)\b"
+)
+CACHE = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
 
 X = jnp.ones(3, jnp.float32)
 DATA = np.arange(3, dtype=np.float32)
@@ -164,3 +173,37 @@ def test_types_in_parameters_are_exchanged():
 def test_it_is_known_that_jax_has_started():
     jax.block_until_ready(X + 1)
     assert inside.has_started()
+
+
+@pytest.mark.parametrize("make", [jax.random.key, jax.random.PRNGKey], ids=["key", "words"])
+def test_arrays_that_are_traced_are_told_from_those_with_numbers(make):
+    seen = []
+    for transformed in (jax.jit, jax.vmap):
+        transformed(lambda key: seen.append(inside.is_traced(key)) or key)(jnp.stack([make(0), make(1)]))
+    assert seen == [True, True] and not inside.is_traced(make(0))
+
+
+def test_a_folder_of_programs_that_is_named_late_is_used(tmp_path):
+    """JAX asks for the folder once, at the first program, unless it is made to look again."""
+    named = {name: getattr(jax.config, name) for name in CACHE}
+    try:
+        jax.config.update(CACHE[0], None)
+        inside.look_for_cache_again()
+        jax.block_until_ready(jax.jit(lambda x: x * 3)(X))
+        jax.config.update(CACHE[0], str(tmp_path))
+        jax.config.update(CACHE[1], 0.0)
+        inside.look_for_cache_again()
+        jax.block_until_ready(jax.jit(lambda x: jnp.sin(x) * 5)(X))
+        assert list(tmp_path.glob("*-cache"))
+    finally:
+        for name, value in named.items():
+            jax.config.update(name, value)
+        inside.look_for_cache_again()
+
+
+def test_nothing_else_looks_into_jax():
+    """Only this one module, and no benchmark or example, names what JAX may change or take away."""
+    root = Path(__file__).parents[2]
+    files = [path for folder in ("src", "benchmarks", "examples") for path in (root / folder).rglob("*.py")]
+    found = {path.name for path in files if INTERNAL.search(path.read_text())}
+    assert found == {"jax_internals.py"}

@@ -11,6 +11,8 @@ from sahmc.landscape.descent import energies
 from sahmc.models.energy import trace_energy
 from sahmc.run.loop import run_chunk
 
+pytestmark = pytest.mark.newest
+
 
 def test_runs_like_the_function():
     data = jnp.arange(3.0)

@@ -129,6 +129,7 @@ def _with(pair):
     return (pair[0], *pair[1])
 
 
+@pytest.mark.newest
 def test_a_run_is_kept_and_resumed(tmp_path):
     settings = {"random_seed": 0, "draws": 20, "tune": 60, "chains": 8, "tilt": "none", "progressbar": False}
     with warnings.catch_warnings():
@@ -227,6 +228,7 @@ def two_modes(y=None):
         numpyro.sample("y", dist.Normal(jnp.abs(mean), 0.4), obs=y)
 
 
+@pytest.mark.newest
 def test_as_a_kernel_of_numpyro():
     """Both signs of the mean have half of the mass; the weights matter, since draws are of the tilted density."""
     data = jnp.array([4.0, 4.2, 3.9, 4.1, 4.05])

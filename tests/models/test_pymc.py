@@ -110,6 +110,7 @@ def test_pymc_goes_on_from_our_draws():
     assert made["y"].shape == (8, 50, 40)
 
 
+@pytest.mark.newest
 def test_a_first_run_is_kept_and_resumed(tmp_path):
     """In a process of its own: the first model that PyTensor sees switches JAX to 64 bits."""
     script = """

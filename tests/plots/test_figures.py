@@ -22,6 +22,7 @@ PLOTS = (
 )
 
 
+@pytest.mark.newest
 @pytest.mark.parametrize("name", ["tempered", "none", "paper"])
 def test_every_plot_draws(runs, name):
     for plot in PLOTS:

@@ -22,6 +22,7 @@ from sahmc.results import stores
 pytest.importorskip("matplotlib").use("Agg")
 
 
+@pytest.mark.newest
 @pytest.mark.parametrize("name", ["run.nc", "run.zarr"])
 def test_saved_and_loaded(result, tmp_path, name):
     with warnings.catch_warnings():

@@ -74,6 +74,7 @@ def never(*args):
     raise AssertionError("something was done anew")
 
 
+@pytest.mark.newest
 def test_keeping_a_run_changes_no_bit_of_it_and_a_complete_one_is_gone_through_without_a_move(whole, copy, monkeypatch):
     monkeypatch.setattr(run, "run_chunk", never)
     again = sample(checkpoint=copy)
@@ -183,6 +184,7 @@ sahmc.sample(log_density, jnp.zeros(3), **OPTIONS, checkpoint=folder, callback=a
 """
 
 
+@pytest.mark.newest
 def test_killed_for_good_and_resumed(whole, tmp_path):
     """By the operating system, in the middle of whatever it does, again and again. 20 moments: SAHMC_KILLS=20."""
     moments = random.Random(0)
@@ -242,6 +244,7 @@ def listing(folder):
     return {p.name: p.read_bytes() for p in folder.iterdir()}
 
 
+@pytest.mark.newest
 @pytest.mark.parametrize(
     ("change", "word"),
     [
@@ -425,6 +428,7 @@ def test_an_interrupted_run_is_resumed(whole, tmp_path, monkeypatch):
     assert same(whole, sahmc.resume(tmp_path / "run", progressbar=False))
 
 
+@pytest.mark.newest
 def test_every_setting_of_a_run_belongs_to_its_identity():
     """A checkpoint made with another one is refused; ``moves`` follow from the kernel and ``spent`` from the run."""
     known = {*identity.PLAIN, *identity.HASHED, "moves", "spent"}

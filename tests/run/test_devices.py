@@ -81,6 +81,7 @@ def together(**asked):
     return [start(1, True, processes=2, process=i, port=port, **asked) for i in range(2)]
 
 
+@pytest.mark.newest
 def test_four_devices_have_the_bits_of_one():
     one, four = start(1, devices=1), start(4, devices=4, check="serial")
     assert outcome(one)["sha"] == outcome(four)["sha"]

@@ -34,13 +34,23 @@ class Groups:
     bound: Int[Array, ""]
     """The same number as data: a loop whose length the compiler knows might be compiled as no loop at all."""
 
-    def numbered(self, fn: Callable[[Any], Any]) -> Any:
-        """Return what a function of the number of a group returns for each, stacked."""
-        shapes = jax.eval_shape(fn, jnp.zeros((), jnp.int32))
+    def numbered(self, fn: Callable[..., Any], *args: Any) -> Any:
+        """Return what a function returns for each group, stacked: one of its number and of its part of ``args``.
+
+        The function is in a branch that is always taken, with which the compiler joins nothing. Joined with how a part
+        is read and a result is written, its arithmetic would depend on the number of groups.
+        """
+
+        def part(i: Any) -> Any:
+            return i, *jax.tree.map(lambda x: x[i], args)
+
+        shapes = jax.eval_shape(lambda i: fn(*part(i)), jnp.zeros((), jnp.int32))
         room = jax.tree.map(lambda x: jnp.zeros((self.num + 1, *x.shape), x.dtype), shapes)
 
         def one(i: Any, filled: Any) -> Any:
-            return jax.tree.map(lambda all, new: all.at[i].set(new), filled, fn(i))
+            none = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+            made = jax.lax.cond(self.bound > 0, fn, lambda *_: none, *part(i))
+            return jax.tree.map(lambda all, new: all.at[i].set(new), filled, made)
 
         made = jax.lax.fori_loop(0, self.bound, one, room)
         return jax.tree.map(lambda x: x[: self.num], made)
@@ -54,8 +64,7 @@ class Groups:
         """Return the function of all chains that ``fn`` of one chain stands for."""
 
         def over_all(*args: Any) -> Any:
-            split = jax.tree.map(self._split, args)
-            made = self.numbered(lambda i: jax.vmap(fn)(*jax.tree.map(lambda x: x[i], split)))
+            made = self.numbered(lambda _, *part: jax.vmap(fn)(*part), *jax.tree.map(self._split, args))
             return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), made)
 
         return over_all

@@ -1,4 +1,4 @@
-"""What the library knows of the inside of JAX: how a traced program is laid out, and whether JAX has started.
+"""What the library knows of the inside of JAX: how a traced program is laid out, whether JAX has started, its cache.
 
 Nothing else looks into a program. JAX does not promise to leave programs as they are. Up to 0.10 a closed program is an
 open one and its constants, each of a class of its own; from 0.11 on there is one class, and later constants that are
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import jax
@@ -27,6 +28,8 @@ WIDE = tuple(map(np.dtype, ("float64", "complex128", "int64", "uint64")))
 """The types of numbers that there are in 64 bits alone."""
 OUTSIDE = ("callback", "ffi")
 """What the names of operations have in common that call functions outside JAX."""
+ARRAY_TYPE = type(jax.typeof(np.float32(0)))
+"""The class of the types of arrays: shape and type of numbers."""
 
 
 def make_program(fn: Callable[..., Any], *examples: Any) -> tuple[Any, list[Any], Any]:
@@ -130,15 +133,33 @@ def retyped(value: Any, types: Mapping[Any, Any]) -> Any:
     for old, new in types.items():
         if isinstance(value, (np.dtype, type)) and value == old:
             return new
-        if isinstance(value, jax.core.ShapedArray) and value.dtype == old:
+        if isinstance(value, ARRAY_TYPE) and value.dtype == old:
             return value.update(dtype=new)
     return value
+
+
+def is_traced(array: Any) -> bool:
+    """Tell whether an array has no numbers yet, because JAX is tracing the function that was called with it."""
+    is_key = jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key)
+    try:
+        np.asarray(jax.random.key_data(array) if is_key else array)
+    except jax.errors.TracerArrayConversionError:
+        return True
+    return False
 
 
 def has_started() -> bool:
     """Tell whether JAX has started its threads; false if it does not say."""
     bridge = sys.modules.get("jax._src.xla_bridge")
     return bool(getattr(bridge, "backends_are_initialized", lambda: False)())
+
+
+def look_for_cache_again() -> None:
+    """Let JAX ask anew, at the next program, for the folder of compiled programs; do nothing if it always does."""
+    with suppress(ImportError, AttributeError):
+        from jax.experimental.compilation_cache import compilation_cache
+
+        compilation_cache.reset_cache()
 
 
 def _bare(program: Any) -> Any:

@@ -11,7 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import jax
-from jax.experimental.compilation_cache import compilation_cache
+
+from sahmc._support.jax_internals import look_for_cache_again
 
 SWITCH = "SAHMC_PROGRAM_CACHE"
 """The environment variable that names another folder, or is "off"."""
@@ -48,7 +49,7 @@ def keep_programs() -> Path | None:
     _make_room(root)
     jax.config.update(FOLDER, str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", LEAST_SECONDS)
-    compilation_cache.reset_cache()  # JAX asks once, at the first program, whether there is a folder
+    look_for_cache_again()  # JAX asks once, at the first program, whether there is a folder
     return folder
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 from numpyro.infer.mcmc import MCMC, MCMCKernel
 
+from sahmc._support.jax_internals import is_traced
 from sahmc._support.types import PositionFn
 from sahmc._support.validate import require, require_count, require_seed
 from sahmc.models.model import Model
@@ -131,9 +132,8 @@ class SAHMC(MCMCKernel):
         There is one chain for each key in ``rng_key``. ``init_params`` are unconstrained positions where they start,
         with a leading axis if there are several; drawn from the model if None.
         """
-        traced = isinstance(rng_key, jax.core.Tracer)
         require(
-            not traced,
+            not is_traced(rng_key),
             "the warm-up of SAHMC runs on the host",
             'chain_method="parallel" or a transformation of JAX around it',
             'pass chain_method="vectorized" to MCMC',

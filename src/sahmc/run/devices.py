@@ -9,13 +9,12 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from sahmc._support.chain_axis import AXIS
 from sahmc._support.validate import require
-from sahmc.run.hosts import told_of_losses
+from sahmc.run.hosts import replicated, told_of_losses
 from sahmc.run.move import RunState, Snapshot
 
 GROUPS = 8
@@ -75,11 +74,12 @@ class Devices:
         """Return arrays whole, in the memory of this process, if there are several devices; every process must ask."""
         if self.mesh is None:
             return tree
+        mesh = self.mesh
 
         def fetched(x: Any) -> Any:
             if not isinstance(x, jax.Array) or x.is_fully_addressable or x.is_fully_replicated:
                 return np.asarray(x)
-            return np.asarray(multihost_utils.process_allgather(x, tiled=True))
+            return np.asarray(replicated(x, mesh).addressable_data(0))
 
         with told_of_losses():
             return jax.tree.map(fetched, tree)

@@ -9,7 +9,8 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.experimental import multihost_utils
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
 
 from sahmc._support.validate import MOST, is_number, require, require_count
 
@@ -77,15 +78,28 @@ def agreed(value: Any) -> Any:
         return value
     with told_of_losses():
         content = np.frombuffer(pickle.dumps(value), np.uint8)
-        size = int(multihost_utils.broadcast_one_to_all(np.int64(len(content)).astype(np.int32)))
+        size = int(gathered(np.array(len(content), np.int32))[0])
         mine = content if jax.process_index() == 0 else np.zeros(size, np.uint8)
-        return pickle.loads(np.asarray(multihost_utils.broadcast_one_to_all(mine)).tobytes())
+        return pickle.loads(gathered(mine)[0].tobytes())
 
 
 def gathered(array: np.ndarray) -> np.ndarray:
     """Return the arrays of all processes (process, ...), which are of the same shape, in all of them."""
+    first = {device.process_index: device for device in reversed(jax.devices())}
+    mesh = Mesh(np.array([first[i] for i in range(jax.process_count())]), ("processes",))
     with told_of_losses():
-        return np.asarray(multihost_utils.process_allgather(array))
+        rows = jax.make_array_from_process_local_data(NamedSharding(mesh, P("processes")), array[None])
+        return np.asarray(replicated(rows, mesh).addressable_data(0))
+
+
+def replicated(array: jax.Array, mesh: Mesh) -> jax.Array:
+    """Return an array that is split over the devices of a mesh, with a copy of all of it on each device."""
+    return jax.jit(_same, out_shardings=NamedSharding(mesh, P()))(array)
+
+
+def _same(array: jax.Array) -> jax.Array:
+    """Return the array; a function of its own, so that it is compiled once for each shape."""
+    return array
 
 
 @contextmanager
