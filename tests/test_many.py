@@ -3,6 +3,7 @@
 import inspect
 import multiprocessing
 import os
+import pickle
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import SimpleNamespace
@@ -18,7 +19,7 @@ import sahmc
 from sahmc._support.processes import Processes
 from sahmc.results.records import Finding
 from sahmc.run.loop import run_chunk
-from sahmc.sampling.many import _is_of_numpyro, _require_data, _shown, _warn
+from sahmc.sampling.many import _is_of_numpyro, _require_data, _warn
 
 SHORT = dict(draws=20, tune=40, chains=8)
 DATA = [jnp.asarray(np.random.default_rng(i).normal(i, 1, size=5), jnp.float32) for i in range(3)]
@@ -73,6 +74,35 @@ def test_an_error_in_a_process_is_raised_here():
             pool.submit(lambda: 1 // 0).result()
         with pytest.raises(RuntimeError, match="ended before its answer, with the status 3"):
             pool.submit(os._exit, 3).result()
+        assert pool.submit(lambda x: x + 1, 2).result() == 3  # by another process
+
+
+def test_a_process_that_was_killed_with_input_unread_is_no_error_at_the_end():
+    with Processes(1) as pool:
+        (worker,) = pool._workers
+        worker.stdin.write(b"unread")
+        worker.kill()
+        worker.wait()
+    assert worker.stdin.closed
+
+
+def dying(x, data, marker):
+    """A log density that ends its process when it is first called, or, without a marker to leave, whenever it is."""
+    if not isinstance(marker, str):
+        os._exit(9)
+    if marker and not os.path.exists(marker):
+        open(marker, "w").close()
+        os._exit(9)
+    return log_density(x, data)
+
+
+def test_a_process_that_dies_costs_no_other_data_set_its_result(results, tmp_path):
+    sets = [(DATA[0], ""), (DATA[1], None), (DATA[2], str(tmp_path / "died"))]
+    own = [{"random_seed": result.settings["random_seed"]} for result in results]
+    found = sahmc.sample_many(dying, sets, START, each=own, cores=2, errors="return", **SHORT)
+    assert same(found[0], results[0]) and same(found[2], results[2]) and (tmp_path / "died").exists()
+    assert "two attempts" in str(found[1]) and "with the status 9" in str(found[1])
+    assert found[1].__notes__ == ["this was data set 1 of sample_many, counted from 0"]
 
 
 def test_one_warning_tells_of_all_data_sets():
@@ -125,10 +155,23 @@ def test_the_log_likelihood_of_a_model_takes_the_data():
     assert result.settings["prior"] and abs(mean - DATA[2].sum() / 6) < 4 * error
 
 
-def test_an_error_tells_by_which_data_set_it_came():
-    with pytest.raises(ValueError) as caught:
-        sahmc.sample_many(log_density, [DATA[0], jnp.full(5, jnp.nan)], START, random_seed=0, **SHORT)
-    assert "data set 1 of sample_many" in caught.value.__notes__[0]
+def test_one_bad_data_set_costs_no_other_its_result(results):
+    own = [{"random_seed": result.settings["random_seed"]} for result in results]
+    bad = [DATA[0], jnp.full(5, jnp.nan), DATA[2]]
+    with pytest.raises(sahmc.DataSetError, match="1 of 3 data sets failed") as caught:
+        sahmc.sample_many(log_density, bad, START, each=own, **SHORT)
+    assert "  - data set 1: ValueError: " in str(caught.value)
+    with pytest.warns(UserWarning, match="data set 1 failed: ValueError"):
+        returned = sahmc.sample_many(log_density, bad, START, each=own, errors="return", **SHORT)
+    for found in (caught.value.results, pickle.loads(pickle.dumps(caught.value)).results, returned):
+        assert same(found[0], results[0]) and same(found[2], results[2]) and isinstance(found[1], ValueError)
+        assert found[1].__notes__ == ["this was data set 1 of sample_many, counted from 0"]
+
+
+def test_what_is_wrong_with_all_data_sets_is_raised_as_it_is():
+    with pytest.raises(ValueError, match="draws must be") as caught:
+        sahmc.sample_many(log_density, DATA, START, draws=-1)
+    assert caught.value.__notes__ == ["this was data set 0 of sample_many, counted from 0"]
 
 
 @pytest.mark.parametrize(
@@ -153,6 +196,11 @@ def test_an_error_tells_by_which_data_set_it_came():
 def test_what_cannot_be_done_is_refused(change, told):
     with pytest.raises(ValueError, match=told):
         sahmc.sample_many(**{"model": log_density, "datasets": DATA, "initvals": START, **change})
+
+
+def test_another_way_to_tell_of_errors_is_refused():
+    with pytest.raises(ValueError, match='errors must be "raise" or "return"'):
+        inspect.unwrap(sahmc.sample_many)(log_density, DATA, START, errors="ignore")
 
 
 def of_numpyro(y, width):
@@ -206,5 +254,5 @@ def test_dask_with_a_scheduler_and_two_workers_gives_the_same_bits(tmp_path):
 
 def test_a_log_tells_how_many_data_sets_are_done(caplog):
     with caplog.at_level("INFO", logger="sahmc"):
-        assert list(_shown([1, 2, 3], True)) == [1, 2, 3]
+        sahmc.sample_many(log_density, DATA[:2], START, draws=-1, errors="return")
     assert "compiling; then data sets" in caplog.text and "data sets done after" in caplog.text

@@ -48,6 +48,7 @@ from .run.progress import Progress as Progress
 from .run.symmetries import find_symmetries as find_symmetries
 from .sampling import resume as resume
 from .sampling import sample as sample
+from .sampling.collect import DataSetError as DataSetError
 from .sampling.many import sample_many as sample_many
 from .tilt.gain import Gain as Gain
 from .tilt.partition import EnergyPartition as EnergyPartition

@@ -18,7 +18,7 @@ from sahmc.run import loop
 from sahmc.run.devices import Devices, parse_devices
 
 RUN = """
-import hashlib, json, os, sys, warnings
+import hashlib, json, os, signal, sys, warnings
 import jax
 asked = json.loads(sys.argv[1])
 warnings.simplefilter("ignore")
@@ -37,6 +37,15 @@ def die(progress):
     if asked.get("die") == asked.get("process") and progress.stage == "draw":
         os._exit(9)
 
+def press(progress):
+    if asked["process"] == 1 and progress.stage == asked["press"]:
+        signal.raise_signal(signal.SIGINT)
+
+if "press" in asked:
+    from sahmc.run import loop
+    loop.CHUNK_SECONDS = 0.0  # 16 moves each, however fast the machine
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a job run in the background
+
 options = {k: v for k, v in asked.items() if k in ("devices", "check", "checkpoint")}
 if asked["given"]:  # nothing is left for the warm-up to find, which takes long to compile
     ladder = sahmc.TemperatureLadder.geometric(20, 4)
@@ -44,15 +53,19 @@ if asked["given"]:  # nothing is left for the warm-up to find, which takes long 
 try:
     result = sahmc.sample(
         log_density, jnp.full(3, 3.0), draws=60, tune=60, chains=16, random_seed=3, progressbar=False,
-        callback=die if "die" in asked else None, **options,
+        callback=die if "die" in asked else press if "press" in asked else None, **options,
     )
 except (RuntimeError, ValueError) as error:
     print(json.dumps({"error": str(error)}), flush=True)
     os._exit(3)
+except KeyboardInterrupt:
+    print(json.dumps({"error": "interrupted"}), flush=True)
+    sys.exit(130)
 digest = hashlib.sha256()
 for part in (*jax.tree.leaves(result.draws), result.log_weight, result.theta):
     digest.update(np.ascontiguousarray(part).tobytes())
-print(json.dumps({"sha": digest.hexdigest(), "chains": result.log_weight.shape[0]}), flush=True)
+told = {"sha": digest.hexdigest(), "chains": result.log_weight.shape[0], "draws": result.log_weight.shape[1]}
+print(json.dumps({**told, "codes": [finding.code for finding in result.findings]}), flush=True)
 """
 METRIC = (np.eye(3) + 0.3).tolist()
 
@@ -101,6 +114,19 @@ def test_two_processes_have_the_bits_of_one_and_a_lost_one_loses_nothing(tmp_pat
     assert outcome(start(1, True, devices=1, checkpoint=folder))["sha"] == alone
     again = [outcome(process) for process in together(checkpoint=str(tmp_path / "copy"))]
     assert [one["sha"] for one in again] == [alone, alone]
+
+
+def test_ctrl_c_in_one_process_ends_both_with_the_same_draws():
+    both = together(press="draw")
+    first, second = map(outcome, both)
+    assert first == second and 0 < first["draws"] < 60 and "interrupted" in first["codes"]
+    assert [process.wait(timeout=60) for process in both] == [0, 0]
+
+
+def test_ctrl_c_in_one_process_ends_both_before_there_are_draws():
+    both = together(press="adapt")
+    assert [outcome(process) for process in both] == 2 * [{"error": "interrupted"}]
+    assert [process.wait(timeout=60) for process in both] == [130, 130]
 
 
 def test_processes_with_other_data_are_refused_in_all_of_them():

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import os
 import queue
+import signal
 import struct
 import subprocess
 import sys
+import threading
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, BinaryIO
 
 import cloudpickle
@@ -19,21 +22,20 @@ SIZE = struct.Struct("<Q")
 """The way in which the number of bytes of a message is written before it."""
 ALONE = {"JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 """The settings with which a process stays on its core."""
+KILLED = -9
+"""The status of a process that was killed, as the system does where memory is short."""
 
 
 class Processes(Executor):
-    """An executor with so many processes, which see the modules of this one."""
+    """An executor with so many processes, which see the modules of this one; one that ends early is replaced."""
 
     def __init__(self, num: int):
-        command = [sys.executable, "-c", f"from {__name__} import serve; serve()"]
-        there = {**os.environ, **ALONE, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
-        self._workers = [
-            subprocess.Popen(command, env=there, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(num)
-        ]
-        self._idle: queue.SimpleQueue[subprocess.Popen[bytes]] = queue.SimpleQueue()
-        for worker in self._workers:
-            self._idle.put(worker)
+        self._workers = [_started() for _ in range(num)]
+        self._idle: queue.SimpleQueue[int] = queue.SimpleQueue()
+        for slot in range(num):
+            self._idle.put(slot)
         self._threads = ThreadPoolExecutor(num)
+        self._lock, self._closed = threading.Lock(), False
 
     def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Let the next process that is idle make a call, and return its future outcome."""
@@ -42,14 +44,13 @@ class Processes(Executor):
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """End the processes: after what was submitted, or, without ``wait``, at once."""
         if not wait:
-            for worker in self._workers:
-                worker.kill()
+            with self._lock:
+                self._closed = True
+                for worker in self._workers:
+                    worker.kill()
         self._threads.shutdown(wait, cancel_futures=cancel_futures)
         for worker in self._workers:
-            assert worker.stdin is not None and worker.stdout is not None
-            worker.stdin.close()
-            worker.wait()
-            worker.stdout.close()
+            _end(worker)
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         failed = kind is not None
@@ -57,25 +58,63 @@ class Processes(Executor):
 
     def _ask(self, message: bytes) -> Any:
         """Return what an idle process returns when it makes a call, or raise what it raises."""
-        worker = self._idle.get()
+        slot = self._idle.get()
         try:
-            assert worker.stdin is not None and worker.stdout is not None
-            _send(worker.stdin, message)
-            answer = _receive(worker.stdout)
-        except (BrokenPipeError, ValueError):
-            answer = None
+            worker = self._living(slot)
+            answer = _exchange(worker, message)
+            if answer is None:
+                status = worker.wait()
         finally:
-            self._idle.put(worker)
+            self._idle.put(slot)
         if answer is None:
-            raise RuntimeError(f"the process {worker.pid} ended before its answer, with the status {worker.wait()}")
+            why = ", as when memory is short: fewer cores need less" if status == KILLED else ""
+            raise RuntimeError(f"the process {worker.pid} ended before its answer, with the status {status}{why}")
         error, value = cloudpickle.loads(answer)
         if error is not None:
             raise error
         return value
 
+    def _living(self, slot: int) -> subprocess.Popen[bytes]:
+        """Return the process of a slot, a new one if the last has ended."""
+        with self._lock:
+            if self._workers[slot].poll() is not None and not self._closed:
+                _end(self._workers[slot])
+                self._workers[slot] = _started()
+            return self._workers[slot]
+
+
+def _started() -> subprocess.Popen[bytes]:
+    """Start a process."""
+    command = [sys.executable, "-c", f"from {__name__} import serve; serve()"]
+    there = {**os.environ, **ALONE, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
+    return subprocess.Popen(command, env=there, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+def _end(worker: subprocess.Popen[bytes]) -> None:
+    """Close the standard input of a process, which ends it, and wait for it."""
+    assert worker.stdin is not None and worker.stdout is not None
+    with suppress(OSError):  # a broken pipe: what it never read, if it was killed
+        worker.stdin.close()
+    worker.wait()
+    worker.stdout.close()
+
+
+def _exchange(worker: subprocess.Popen[bytes], message: bytes) -> bytes | None:
+    """Ask a process by a message, and return its answer; None if it ended before."""
+    assert worker.stdin is not None and worker.stdout is not None
+    try:
+        _send(worker.stdin, message)
+        return _receive(worker.stdout)
+    except (OSError, ValueError):
+        return None
+
 
 def serve() -> None:
-    """Make the calls that come by the standard input until it is closed; what they print goes to the standard error."""
+    """Make the calls that come by the standard input until it is closed; what they print goes to the standard error.
+
+    Ctrl-C goes to all processes of a terminal; the one that asks decides what it means.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     while (message := _receive(sys.stdin.buffer)) is not None:
@@ -83,8 +122,20 @@ def serve() -> None:
             fn, args, kwargs = cloudpickle.loads(message)
             answer = cloudpickle.dumps((None, fn(*args, **kwargs)))
         except Exception as error:
-            answer = cloudpickle.dumps((error, None))
-        _send(answers, answer)
+            answer = cloudpickle.dumps((portable(error), None))
+        try:
+            _send(answers, answer)
+        except OSError:  # a broken pipe: nobody waits for it any more
+            os._exit(0)
+
+
+def portable(error: Exception) -> Exception:
+    """Return an error as one that can be sent to another process."""
+    try:
+        cloudpickle.loads(cloudpickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
 
 
 def _send(stream: BinaryIO | Any, message: bytes) -> None:

@@ -83,6 +83,14 @@ def agreed(value: Any) -> Any:
         return pickle.loads(gathered(mine)[0].tobytes())
 
 
+def agreed_or_stopped(number: int, stop: bool) -> tuple[int, bool]:
+    """Return the number that the first process has, and whether any of them asks to stop, in one exchange."""
+    if jax.process_count() == 1:
+        return number, stop
+    asked = gathered(np.array([number, stop], np.int32))
+    return int(asked[0, 0]), bool(asked[:, 1].any())
+
+
 def gathered(array: np.ndarray) -> np.ndarray:
     """Return the arrays of all processes (process, ...), which are of the same shape, in all of them."""
     first = {device.process_index: device for device in reversed(jax.devices())}

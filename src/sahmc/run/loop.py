@@ -17,7 +17,8 @@ from sahmc._support.compiled import compiled
 from sahmc._support.platform import on_accelerator
 from sahmc.algorithm import noise_of
 from sahmc.run.devices import ONE, Devices
-from sahmc.run.hosts import agreed, told_of_losses
+from sahmc.run.hosts import told_of_losses
+from sahmc.run.interrupts import Interrupts
 from sahmc.run.move import (
     NEVER,
     Draw,
@@ -171,18 +172,23 @@ def chunks(
     pace: int = FIRST_CHUNK,
     store: bool = True,
     devices: Devices = ONE,
+    presses: Interrupts | None = None,
 ) -> Iterator[Chunk]:
     """Yield what is left of a stage of ``draws`` draws after ``done`` moves, in chunks of about ``CHUNK_SECONDS``.
 
     A chunk has room for ``capacity`` draws, and the first one is ``pace`` moves long. There is a snapshot after each
     ``every`` moves. ``store`` tells whether draws are wanted. Chains are split over ``devices``. The bits do not
-    depend on how chunks are cut.
+    depend on how chunks are cut. Where Ctrl-C was pressed, in any process, ``KeyboardInterrupt`` is raised in all of
+    them between the same two chunks.
     """
+    presses = Interrupts() if presses is None else presses
     words, total, size = np.asarray(jax.random.key_data(rng_key)), draws * schedule.thin, pace
     setup, state, checked = devices.everywhere(setup), devices.spread(state), not devices.check
     while done < total:
         phase = done % schedule.thin
-        size = agreed(min(size, total - done, capacity * schedule.thin - phase))
+        size, stop = presses.heed(min(size, total - done, capacity * schedule.thin - phase))
+        if stop:
+            raise KeyboardInterrupt
         if not checked:
             size, checked = min(size, FIRST_CHUNK), True
             compare_with_one(words, state, setup, schedule, (size, done, every), capacity, devices)

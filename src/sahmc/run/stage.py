@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -58,6 +58,8 @@ class StageRunner:
     """The number of moves with which the next stage begins."""
     devices: Devices = ONE
     """The devices over which chains are split."""
+    presses: Interrupts = field(default_factory=Interrupts)
+    """The presses of Ctrl-C."""
 
     def run(
         self,
@@ -69,15 +71,14 @@ class StageRunner:
         *,
         store: bool,
         trace: bool = False,
-        presses: Interrupts | None = None,
         before: StageResult | None = None,
         deadline: float = math.inf,
     ) -> StageResult:
         """Run the stage ``name`` until each chain has made ``draws`` draws, and return what it led to.
 
-        ``store`` tells whether draws are kept, and ``trace`` whether theta is recorded at some moments. Ctrl-C, by one
-        of ``presses`` or raised by who is told of the progress, ends a stage that has stored draws with those, and so
-        does the ``deadline``, a time by ``time.monotonic``. ``before`` is the same stage, to which draws are added.
+        ``store`` tells whether draws are kept, and ``trace`` whether theta is recorded at some moments. Ctrl-C, or
+        ``KeyboardInterrupt`` raised by who is told of the progress, ends a stage that has stored draws with those, and
+        so does the ``deadline``, a time by ``time.monotonic``. ``before`` is the same stage, to which draws are added.
         """
         if before is None:
             begun = _at_the_start(state, setup, name == "draw", trace)
@@ -100,13 +101,12 @@ class StageRunner:
                 pace=self.pace,
                 store=store,
                 devices=self.devices,
+                presses=self.presses,
             ):
                 self.pace = min(chunk.pace, LONG_FIRST_CHUNK)
                 so_far = _after(so_far, chunk, every)
                 self.journal.add(so_far, chunk.draws)
                 self._tell(name, so_far, chunk.moves, chunk.sums)
-                if presses is not None and presses.pressed:
-                    raise KeyboardInterrupt
                 if so_far.rows and deadline < math.inf and agreed(time.monotonic() > deadline):
                     break
         except KeyboardInterrupt:
@@ -122,17 +122,18 @@ class StageRunner:
         """Report how far the stage is, after ``moves`` more moves over which ``recent`` are the sums."""
         if moves:
             seen = so_far.visits.reshape(-1, so_far.visits.shape[-1]).sum(0) > 0
-            self.report(
-                Progress(
-                    stage=name,
-                    advance=moves * self.progress_per_move,
-                    acceptance_rate=float(recent.mechanical_acceptance) / max(1, recent.counts.trajectories),
-                    num_diverging=so_far.counts.diverging,
-                    regions=len(seen),
-                    regions_seen=int(seen.sum()),
-                    round_trips=int(np.asarray(so_far.state.trips.trips).sum()),
+            with self.presses.noted():
+                self.report(
+                    Progress(
+                        stage=name,
+                        advance=moves * self.progress_per_move,
+                        acceptance_rate=float(recent.mechanical_acceptance) / max(1, recent.counts.trajectories),
+                        num_diverging=so_far.counts.diverging,
+                        regions=len(seen),
+                        regions_seen=int(seen.sum()),
+                        round_trips=int(np.asarray(so_far.state.trips.trips).sum()),
+                    )
                 )
-            )
 
 
 def _at_the_start(state: RunState, setup: Setup, drawing: bool, trace: bool) -> StageProgress:

@@ -243,7 +243,8 @@ def sample(
     known = None if checkpoint is None else recorded(checkpoint)
     seed, rng_key = parse_seed(agreed(known["seed"] if known is not None and random_seed is None else random_seed))
     key_start, key_run = jax.random.split(rng_key)
-    with jax.default_device(where.first), ExitStack() as stack:
+    presses = Interrupts()
+    with jax.default_device(where.first), interrupts(presses), ExitStack() as stack:
         initvals = as_earlier(initvals, plan.chains, key_start)
         if plan.chains > MANY and not isinstance(initvals, (list, Earlier)):  # before their starts are made
             one = starting_positions(model, initvals, 1, key_start)[0]
@@ -257,8 +258,7 @@ def sample(
         require_memory(plan, dim, itemsize, where, checkpoint is not None, size)
         given["initvals"] = initvals
         opened = partial(open_journal, checkpoint, lambda: identity(ready, seed, kept, save_warmup), seed, given)
-        journal, presses = opened(), Interrupts()
-        stack.enter_context(interrupts(presses))
+        journal = opened()
         stack.enter_context(closing(journal))
         if until is None and limits.are_none:
             journal.ask_for(plan.draws)
@@ -322,7 +322,7 @@ def _further(
     run.journal.asked = (Goal(total),) * (before.number + 1)
     with jax.default_device(run.where.first), interrupts(presses):
         outcome = run.go_on(before._replace(presses=presses), total, Limits())
-        if outcome.number == 0 and len(outcome.missed) and outcome.may_go_on:
+        if outcome.number == 0 and outcome.may_go_on() and len(outcome.missed):
             outcome = run.again(jax.random.fold_in(rng_key, 1), Limits(), outcome)
         result = outcome.result(partial(_further, run, rng_key, outcome, None))
     return _warned(result)

@@ -6,14 +6,13 @@ import dataclasses
 import inspect
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-import cloudpickle
 import numpy as np
 
 from sahmc._support.processes import Processes
@@ -24,11 +23,12 @@ from sahmc.results.result import Result
 from sahmc.run.progress import Progress
 from sahmc.run.progress_display import progress
 from sahmc.sampling import sample
+from sahmc.sampling.collect import DataSetError, make_calls
 
 OURS = ("model_args", "model_kwargs", "callback", "checkpoint", "progressbar")
 """The arguments of ``sample`` that are made for each data set."""
 MOST_LINES = 20
-"""The most data sets of which a warning tells."""
+"""The most data sets of which a warning or an error tells."""
 DATA_SETS = "data sets"
 """The name under which progress is shown."""
 
@@ -43,13 +43,14 @@ def sample_many(
     cores: int | None = None,
     executor: Executor | Any = None,
     checkpoint: str | Path | None = None,
+    errors: Literal["raise", "return"] = "raise",
     progressbar: bool = True,
     **options: Any,
-) -> list[Result]:
+) -> list[Any]:
     """Draw from the posteriors of one model for many data sets, and return their results in the same order.
 
     The model is compiled once for all data sets of the same shape, in each process. A warning tells which data sets
-    have findings.
+    have findings. A data set that fails costs no other its result.
 
     Parameters
     ----------
@@ -69,14 +70,19 @@ def sample_many(
         records that. If None, the default, seeds are drawn, or those in the folder ``checkpoint`` go on.
     cores
         The number of CPU cores, an int: so many processes share the data sets, also where there is a GPU, which a few
-        chains on a small model leave idle. If None, the default, data sets run here one after the other.
+        chains on a small model leave idle. A process that dies is replaced, and its data set is run once more. If
+        None, the default, data sets run here one after the other.
     executor
         Any executor of ``concurrent.futures`` to which data sets are submitted one by one, such as a
-        ``ProcessPoolExecutor`` that spawns, Dask's ``client.get_executor()`` or ``submitit.AutoExecutor``. None by
-        default.
+        ``ProcessPoolExecutor`` that spawns, Dask's ``client.get_executor()`` or ``submitit.AutoExecutor``. A data set
+        that it loses is run once more, on ``cores`` if the executor is broken for good. None by default.
     checkpoint
         A folder with one folder in it for each data set, as for ``sample``: what is complete is read back when the
         call is made again. If None, the default, nothing is written.
+    errors
+        What happens if data sets fail, once all others are finished. "raise", the default, raises
+        ``sahmc.DataSetError``, which names them and has the other results in ``results``; if all fail by the same
+        error, that one is raised. "return" puts the exception of a data set into the list, at its place.
     progressbar
         Whether to show how many data sets are done, a bool: where and how, as for ``sample``. Default True.
     options
@@ -87,6 +93,7 @@ def sample_many(
     ok = isinstance(datasets, (list, tuple)) and len(datasets) > 0
     require(ok, "datasets must be a list of data sets", type(datasets).__name__, "pass a list with at least one")
     require_flag(progressbar, "progressbar")
+    require(errors in ("raise", "return"), 'errors must be "raise" or "return"', errors, "pass one of them")
     each = _checked(each, len(datasets))
     taken = sorted({name for given in (options, *each) for name in given if name in OURS})
     require(not taken, "these arguments are made for each data set", taken, "leave them out")
@@ -112,12 +119,16 @@ def sample_many(
         if not folder.exists():
             require_writable(folder)
         folder.mkdir(parents=True, exist_ok=True)
-    if executor is None and cores is None:
-        results = [_told(i, call) for i, call in enumerate(_shown(calls, progressbar))]
-    else:
-        with Processes(min(cores, len(calls))) if cores is not None else nullcontext(executor) as pool:
-            futures = [pool.submit(_unpacked, cloudpickle.dumps(call)) for call in calls]
-            results = [_told(i, future.result) for i, future in enumerate(_shown(futures, progressbar))]
+    with (
+        progress({DATA_SETS: len(calls)}, progressbar) as report,
+        Processes(min(cores, len(calls))) if cores is not None else nullcontext(executor) as pool,
+    ):
+        results = make_calls(calls, pool, lambda: report(Progress(DATA_SETS, 1, math.nan, 0, 1, 1, 0)))
+    for i, found in enumerate(results):
+        if isinstance(found, Exception):
+            found.add_note(f"this was data set {i} of sample_many, counted from 0")
+    if errors == "raise":
+        _raise(results)
     _warn(results)
     return results
 
@@ -133,16 +144,43 @@ def _checked(each: Any, num: int) -> list[Mapping[str, Any]]:
     return list(each)
 
 
-def _warn(results: list[Result]) -> None:
-    """Tell which data sets have findings."""
-    told = [
-        (i, sorted({f"{finding.severity} {finding.code}" for finding in r.findings})) for i, r in enumerate(results)
-    ]
-    lines = [f"  - data set {i}: {', '.join(codes)}" for i, codes in told if codes]
+def _raise(results: list[Any]) -> None:
+    """Raise one error for all data sets that failed, if any did."""
+    failed = {i: found for i, found in enumerate(results) if isinstance(found, Exception)}
+    if not failed:
+        return
+    first = next(iter(failed.values()))
+    if len(failed) == len(results) and len({_words(error) for error in failed.values()}) == 1:
+        raise first  # most likely the model or an argument is wrong
+    lines = _lines([f"  - data set {i}: {_words(error)}" for i, error in failed.items()])
+    left = len(results) - len(failed)
+    todo = 'To fix it, see the error of each, which is at its place there; errors="return" returns such a list.'
+    head = f"{len(failed)} of {len(results)} data sets failed; the results of the other {left} are in results of this"
+    raise DataSetError(f"{head} error:\n{lines}\n{todo}", results) from first
+
+
+def _warn(results: list[Any]) -> None:
+    """Tell which data sets failed or have findings."""
+    lines = []
+    for i, found in enumerate(results):
+        if isinstance(found, Exception):
+            lines.append(f"  - data set {i} failed: {_words(found)}")
+        elif found.findings:
+            codes = sorted({f"{finding.severity} {finding.code}" for finding in found.findings})
+            lines.append(f"  - data set {i}: {', '.join(codes)}")
     if lines:
-        shown = "\n".join(lines[:MOST_LINES] + ["  - ..."] * (len(lines) > MOST_LINES))
         head = f"sahmc found problems with {len(lines)} of {len(results)} data sets (Result.findings of each):"
-        warnings.warn(f"{head}\n{shown}", stacklevel=3)
+        warnings.warn(f"{head}\n{_lines(lines)}", stacklevel=3)
+
+
+def _words(error: Exception) -> str:
+    """Return the kind of an error and the first line of what it says."""
+    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+
+
+def _lines(lines: list[str]) -> str:
+    """Return lines as a text that shows the first ones."""
+    return "\n".join(lines[:MOST_LINES] + ["  - ..."] * (len(lines) > MOST_LINES))
 
 
 def _one(model: Callable[..., Any] | Model, data: Any, options: Mapping[str, Any]) -> Result:
@@ -192,25 +230,3 @@ def _require_data(function: Callable[..., Any], args: tuple[Any, ...], kwargs: M
     given = f"{getattr(function, '__name__', type(function).__name__)}{signature}: {wrong}"
     todo = "write log_density(x, data); a tuple is several arguments, a dict those of its names"
     require(not wrong, must, given, todo)
-
-
-def _unpacked(call: bytes) -> Result:
-    """Make a call that was packed for another process."""
-    return cloudpickle.loads(call)()
-
-
-def _told(number: int, call: Callable[[], Result]) -> Result:
-    """Make a call, and tell by which data set an error came."""
-    try:
-        return call()
-    except Exception as error:
-        error.add_note(f"this was data set {number} of sample_many, counted from 0")
-        raise
-
-
-def _shown(items: list[Any], enabled: bool) -> Iterator[Any]:
-    """Yield the items, and show how many of them are done, as ``sample`` shows how far it is."""
-    with progress({DATA_SETS: len(items)}, enabled) as report:
-        for item in items:
-            yield item
-            report(Progress(DATA_SETS, 1, math.nan, 0, 1, 1, 0))

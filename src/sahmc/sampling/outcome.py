@@ -86,10 +86,9 @@ class Outcome(NamedTuple):
         except Exception:  # told when the run is examined
             return np.empty((0, self.live.finder.scale.size))
 
-    @property
     def may_go_on(self) -> bool:
-        """Whether nobody has asked it to end."""
-        return not (self.record.settings["interrupted"] or self.presses.pressed)
+        """Tell whether nobody has asked it to end; all processes must ask at the same point."""
+        return not (self.record.settings["interrupted"] or self.presses.heed()[1])
 
     def with_failure(self, what: str, error: Exception) -> Outcome:
         """Return this outcome, with a finding that ``what`` has failed."""
@@ -168,7 +167,7 @@ class Run:
         with progress(stages, self.bars, self.callback) as report:
             state, spent = start_chains(ready)
             capacity = chunk_capacity(*ready.positions.shape)
-            runner = StageRunner(rng_key, capacity, report, self.journal, devices=self.where)
+            runner = StageRunner(rng_key, capacity, report, self.journal, devices=self.where, presses=self.presses)
             context = WarmupContext(runner, ready.energy_fn, ready.plan)
             if ready.plan.earlier is not None:
                 warm = warm_start(context, state, ready.plan.earlier, self.save_warmup)
@@ -188,10 +187,11 @@ class Run:
 
     def again(self, rng_key: Key[Array, ""], limits: Limits, before: Outcome) -> Outcome:
         """Make another pass that knows the modes that ``before`` has shown; Ctrl-C during it returns ``before``."""
-        self.presses.held = False
+        self.presses.free()
         try:
             return self.once(rng_key, limits, before)
         except KeyboardInterrupt:
+            self.presses.pressed = False
             return before
 
     @property
@@ -206,7 +206,9 @@ class Run:
         left = {"draw": (draws - rows) * self.ready.plan.moves_per_draw}
         with progress(left, self.bars, self.callback) as report:
             warm = before.warm._replace(
-                runner=dataclasses.replace(before.warm.runner, report=report, journal=self.journal)
+                runner=dataclasses.replace(
+                    before.warm.runner, report=report, journal=self.journal, presses=self.presses
+                )
             )
             drawn, pace = self._draw(warm, draws, limits, before.drawn)
         seconds = before.record.settings["sampling_time"] + time.perf_counter() - began
@@ -252,7 +254,6 @@ class Run:
             draws,
             store=True,
             trace=True,
-            presses=self.presses,
             before=before,
             deadline=limits.deadline,
         )

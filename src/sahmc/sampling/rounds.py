@@ -13,6 +13,7 @@ from jaxtyping import Array, Key
 from sahmc.results.findings.words import WARNING
 from sahmc.results.precision import Precision, Shortfall
 from sahmc.results.records import Finding
+from sahmc.run.hosts import agreed
 from sahmc.run.limits import Limits
 from sahmc.sampling.outcome import Outcome, Run
 
@@ -35,7 +36,7 @@ def draw_in_rounds(
     lacking: list[Shortfall] = []
     while True:
         try:
-            if outcome.number == 0 and len(outcome.missed) and outcome.may_go_on:
+            if outcome.number == 0 and outcome.may_go_on() and len(outcome.missed):
                 outcome = run.again(jax.random.fold_in(rng_key, 1), limits, outcome)
         except Exception as error:
             if run.is_kept:
@@ -44,11 +45,11 @@ def draw_in_rounds(
             break
         began, rows = time.perf_counter(), outcome.drawn.so_far.rows
         try:
-            lacking = [] if until is None or not outcome.may_go_on else until.shortfalls(outcome.record)
+            lacking = [] if until is None or not outcome.may_go_on() else until.shortfalls(outcome.record)
         except Exception as error:
             outcome, lacking = outcome.with_failure("The look at how precise the draws are", error), []
         limits.keep_time(rows, outcome.pace, outcome.looking + time.perf_counter() - began)
-        total = _next(outcome, lacking, limits, MOST_DRAWS * run.ready.plan.draws)
+        total = agreed(_next(outcome, lacking, limits, MOST_DRAWS * run.ready.plan.draws))  # clocks differ
         if total is None:
             break
         try:
@@ -58,7 +59,7 @@ def draw_in_rounds(
                 raise
             outcome, lacking = outcome.with_failure("A further round of draws", error), []
             break
-    if outcome.may_go_on:
+    if outcome.may_go_on():
         run.journal.aim(outcome.number, outcome.drawn.so_far.rows)  # it is complete as it is
     return outcome, [*_lacking(lacking, limits), *_cut_short(outcome, run.ready.plan.draws, limits)]
 
@@ -104,7 +105,7 @@ def _why(worst: Shortfall, limits: Limits) -> str:
 def _cut_short(outcome: Outcome, wanted: int, limits: Limits) -> Iterator[Finding]:
     """Yield a finding if a limit has left a run with fewer draws than were ``wanted`` in the first place."""
     rows = outcome.drawn.so_far.rows
-    if rows < wanted and outcome.may_go_on and not limits.are_none:
+    if rows < wanted and not limits.are_none and outcome.may_go_on():
         which = (
             f"max_time = {limits.max_time:g} s" if limits.is_late else f"max_gradients = {limits.max_gradients:,.0f}"
         )

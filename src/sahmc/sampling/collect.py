@@ -1,0 +1,129 @@
+"""Many calls, made here or through an executor: one that fails costs no other its outcome."""
+
+from __future__ import annotations
+
+import traceback
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future
+from typing import Any, NamedTuple
+
+import cloudpickle
+
+from sahmc._support.processes import Processes, portable
+
+Call = Callable[[], Any]
+"""A call without arguments."""
+
+
+class DataSetError(RuntimeError):
+    """The error that ``sample_many`` raises for data sets that failed, after it has finished all others."""
+
+    def __init__(self, message: str, results: Sequence[Any] = ()):
+        super().__init__(message)
+        self.results = list(results)
+        """The results in the order of the data sets, with the exception of each that failed at its place."""
+
+
+class Raised(NamedTuple):
+    """An exception that a call raised in another process."""
+
+    packed: bytes
+    """The exception, packed by ``cloudpickle``: its class may be one of the user's script."""
+
+
+def make_calls(calls: Sequence[Call], pool: Executor | Any, done: Callable[[], None]) -> list[Any]:
+    """Make calls, and return in their order what each returns, or the exception that it raises.
+
+    They are made here, one after the other, if ``pool`` is None, else through that executor. ``done`` is called after
+    each. A call that the executor loses, because a process dies, is made a second time after all others.
+    """
+    if pool is None:
+        return [_made(call, done) for call in calls]
+    outcomes: dict[int, Any] = {}
+    packed: dict[int, bytes] = {}
+    for i, call in enumerate(calls):
+        try:
+            packed[i] = cloudpickle.dumps(call)
+        except Exception as error:
+            outcomes[i] = error
+            done()
+    found, lost = _through(pool, packed, 1, done)
+    outcomes |= found
+    if lost:
+        found, lost = _once_more(pool, {i: packed[i] for i in lost}, list(lost.values()), done)
+        outcomes |= found
+    for i, loss in lost.items():
+        outcomes[i] = RuntimeError(f"it was lost in two attempts, by {type(loss).__name__}: {loss}")
+        outcomes[i].__cause__ = loss
+        done()
+    return [outcomes[i] for i in range(len(calls))]
+
+
+def _made(call: Call, done: Callable[[], None]) -> Any:
+    """Make a call, and return its outcome, which may be an exception."""
+    try:
+        return call()
+    except Exception as error:
+        return error
+    finally:
+        done()
+
+
+def _through(
+    pool: Executor | Any, calls: Mapping[int, bytes], attempt: int, done: Callable[[], None]
+) -> tuple[dict[int, Any], dict[int, Exception]]:
+    """Let an executor make calls, and return their outcomes, and the errors by which it lost the others."""
+    outcomes: dict[int, Any] = {}
+    lost: dict[int, Exception] = {}
+    futures: dict[int, Future[Any]] = {}
+    for i, call in calls.items():
+        try:
+            futures[i] = pool.submit(_unpacked, call, attempt)
+        except Exception as error:  # it may break at any moment
+            lost[i] = error
+    for i, future in futures.items():
+        try:
+            found = future.result()
+        except Exception as error:
+            lost[i] = error
+            continue
+        outcomes[i] = cloudpickle.loads(found.packed) if isinstance(found, Raised) else found
+        done()
+    return outcomes, lost
+
+
+def _once_more(
+    pool: Executor | Any, calls: Mapping[int, bytes], errors: Sequence[Exception], done: Callable[[], None]
+) -> tuple[dict[int, Any], dict[int, Exception]]:
+    """Make the calls that an executor lost a second time, in processes of our own if it is broken for good.
+
+    Elsewhere each is made alone: whatever ends a process ends all calls that are in it.
+    """
+    broken = next((error for error in errors if isinstance(error, BrokenExecutor)), None)
+    if broken is None:
+        outcomes: dict[int, Any] = {}
+        lost: dict[int, Exception] = {}
+        for i, call in calls.items():
+            found, failed = _through(pool, {i: call}, 2, done)
+            outcomes, lost = outcomes | found, lost | failed
+        return outcomes, lost
+    num = min(len(calls), getattr(pool, "_max_workers", 1))
+    why = f"the executor broke ({type(broken).__name__}: {broken})"
+    warnings.warn(f"{why}; sahmc runs {len(calls)} data sets in {num} processes of its own, on CPUs", stacklevel=4)
+    with Processes(num) as own:
+        return _through(own, calls, 2, done)
+
+
+def _unpacked(call: bytes, attempt: int) -> Any:
+    """Make a call that was packed for another process, and return its outcome; an exception is packed.
+
+    The number of the attempt makes the second one another call to Dask, which otherwise repeats what it knows.
+    """
+    try:
+        return cloudpickle.loads(call)()
+    except Exception as error:
+        there = "".join(traceback.format_exception(error))
+        error = portable(error)
+        error.add_note(f"raised in another process:\n{there}")
+        return Raised(cloudpickle.dumps(error))
