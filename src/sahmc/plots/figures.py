@@ -292,7 +292,7 @@ def plot_barrier(barrier: EnergyBarrier, ax: Axes | None = None) -> Axes:
     """
     ok = isinstance(barrier, EnergyBarrier)
     require(ok, "plot_barrier needs an energy barrier", barrier, "pass what sahmc.energy_barrier returned")
-    ax = _axes(ax, (8, 4.8))
+    ax = _axes(ax, (8.0, 4.8))
     curves = data.barrier_curves(barrier)
     looks = (("U", WARM), ("U + Θ(U), after the tilt", COLD))
     for curve, (name, colour) in zip(curves, looks, strict=False):
@@ -323,7 +323,7 @@ def save_figure(figure: Figure, path: str | PathLike[str], *, overwrite: bool = 
     pyplot().close(figure)
 
 
-def _axes(ax: Axes | None, size: tuple[float, float] = (6, 4.2)) -> Axes:
+def _axes(ax: Axes | None, size: tuple[float, float] = (6.0, 4.2)) -> Axes:
     """Return the axes given, or new ones of this ``size``; raise ``ValueError`` if these are no axes."""
     require(ax is None or hasattr(ax, "scatter"), "ax must be Matplotlib's axes", ax, "pass plt.gca(), or leave it out")
     return pyplot().subplots(figsize=size, layout="constrained")[1] if ax is None else ax
