@@ -6,7 +6,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 INSTALL := $(BIN)/python $(PIP_INSTALL) -c constraints.txt
 
 # The newest Python that runs here. A shim of pyenv may not run, but what it stands for does.
-PYTHON_NEWEST ?= $(shell for minor in 14 13 12 11; do \
+PYTHON_NEWEST ?= $(shell for minor in 13 12 11; do \
   for found in python3.$$minor "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.$$minor.*/bin/python3; do \
     "$$found" -c "" 2>/dev/null && echo "$$found" && exit; done; done; echo python3)
 NEWEST := .venv-newest

@@ -18,6 +18,19 @@ class TwoPartError(Exception):
         super().__init__(f"{one} and {two}")
 
 
+class ForeignError(Exception):
+    """An error that can be unpickled where it is raised, and nowhere else."""
+
+    def __reduce__(self):
+        return unpickled, (os.getpid(),)
+
+
+def unpickled(process):
+    if process != os.getpid():
+        raise ImportError("no such module here")
+    return ForeignError("far away")
+
+
 def raises(error):
     raise error
 
@@ -80,6 +93,16 @@ def test_processes_that_die_and_calls_that_cannot_be_sent_cost_no_other_call_its
     assert found[:4] == [0, 1, 2, 3] and found[5] == "alive" and len(done) == len(calls)
     assert "lost in two attempts" in str(found[4]) and "with the status 3" in str(found[4])
     assert isinstance(found[6], TypeError)
+
+
+def raises_foreign():
+    raise ForeignError("far away")
+
+
+def test_an_error_that_is_not_known_here_is_told_in_words():
+    with Processes(1) as pool:
+        found = make_calls([raises_foreign, partial(int, "3")], pool, lambda: None)
+    assert type(found[0]) is RuntimeError and str(found[0]) == "ForeignError: far away" and found[1] == 3
 
 
 def test_an_error_that_cannot_be_sent_is_told_in_words():

@@ -204,6 +204,17 @@ def test_there_may_be_no_time_for_more(monkeypatch):
     assert limits.is_late
 
 
+def test_ctrl_c_at_the_end_of_a_round_ends_the_run():
+    def press(progress):
+        if progress.stage == "draw" and progress.done == progress.total:
+            raise KeyboardInterrupt
+
+    found = run(40, until=sahmc.Precision(mass=1e-4), callback=press)
+    assert found.log_weight.shape[1] == 40 and "was not reached before Ctrl-C" in words(found)
+    scarce = run(1000, max_gradients=found.num_gradients, callback=press)
+    assert scarce.log_weight.shape[1] < 500
+
+
 def test_what_cannot_be_asked_is_refused():
     sample = inspect.unwrap(sahmc.sample)
     with pytest.raises(ValueError, match="until must be a Precision"):

@@ -415,6 +415,24 @@ def test_variables_that_cannot_be_made_leave_the_positions(monkeypatch, tmp_path
     assert np.array_equal(sahmc.Result.load(tmp_path / "run.nc").draws, found.draws)
 
 
+def test_variables_that_could_not_be_made_are_made_when_the_run_is_asked_for_again(monkeypatch, tmp_path):
+    options = {"draws": 20, "tune": 20, "save_warmup": True, "checkpoint": tmp_path}
+    usual = outcome.Unpacker.all
+
+    def fail(*args):
+        raise MemoryError("no more")
+
+    monkeypatch.setattr(outcome.Unpacker, "all", fail)
+    bare = [quick(**options) for _ in range(2)]
+    assert all("could not be made" in str(found.findings) for found in bare) and same(*bare)
+    monkeypatch.setattr(outcome.Unpacker, "all", usual)
+    assert not differences(
+        quick(**options).record,
+        quick(**options | {"checkpoint": None}).record,
+        but=("record.settings['sampling_time']",),
+    )
+
+
 def test_a_result_that_cannot_be_stored_is_returned(monkeypatch, tmp_path):
     def fail(*args):
         raise OSError("no space left")

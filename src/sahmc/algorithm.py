@@ -77,6 +77,7 @@ def sahmc_step(
     _require_parts(rng_key, state, kernel, target, noise, each)
     _require_numbers(gain, desired, state)
     theta = state.theta.theta
+    gain, desired = jnp.asarray(gain, theta.dtype), jnp.broadcast_to(jnp.asarray(desired, theta.dtype), theta.shape)
     chains, dim = state.chains.position.shape
     noise = noise_of(rng_key, kernel, state) if noise is None else noise
     kernel = kernel.refresh(noise.shared)
@@ -122,7 +123,9 @@ def _require_numbers(gain: Any, desired: Any, state: SAHMCState) -> None:
     regions = state.theta.theta.shape[-1]
     for value, shape, name in ((gain, (), "gain"), (desired, (regions,), "desired")):
         has = np.shape(value) if isinstance(value, (jax.Array, np.ndarray, np.generic, float, int)) else None
-        ok = has in ((), shape) and jnp.issubdtype(jnp.result_type(value), np.floating)
-        what = type(value).__name__ if has is None else f"shape {has}"
+        kind = None if has is None else jnp.result_type(value)
+        real = kind is not None and (jnp.issubdtype(kind, np.floating) or jnp.issubdtype(kind, np.integer))
+        ok = has in ((), shape) and real
+        what = type(value).__name__ if has is None else f"shape {has} of {kind}"
         must = f"{name} must be {'a number' if shape == () else f'an array of {regions} numbers'}"
         require(ok, must, what, f"pass {'jnp.float32(0.1)' if shape == () else 'jnp.ones(regions) / regions'}, say")

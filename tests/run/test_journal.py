@@ -8,11 +8,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from sahmc._support.sealed_files import sealed
 from sahmc.results.records import Counts
 from sahmc.run.folder_lock import FolderLock
-from sahmc.run.journal import DiskJournal, StageProgress
+from sahmc.run.journal import ASKED, DiskJournal, Goal, StageProgress, asked_in
 
 NONE = Counts(*(0 for _ in Counts._fields))
+
+
+def test_goals_of_an_older_run_are_read(tmp_path):
+    (tmp_path / ASKED).write_bytes(sealed(b'[300, [40, "asked", 7]]'))
+    assert asked_in(tmp_path) == (Goal(300), Goal(40, "asked", 7))
 
 
 def test_rows_beyond_the_last_record_do_not_count(tmp_path):

@@ -2,6 +2,7 @@
 
 import io
 import logging
+import subprocess
 import sys
 import types
 
@@ -18,6 +19,17 @@ NOTE = "accept 0.80  levels 3/4  round trips 12345  divergences 7"
 
 def move(stage, advance):
     return Progress(stage, advance, 0.8, 7, 4, 3, 12345)
+
+
+def test_to_show_progress_does_not_start_jax():
+    """Processes may yet be forked, which a JAX that has started does not survive."""
+    script = """
+from sahmc._support.jax_internals import has_started
+from sahmc.run.progress_display import progress
+with progress({"data sets": 3}, True):
+    raise SystemExit(7 + has_started())
+"""
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 7
 
 
 def short_run(report):

@@ -1,5 +1,6 @@
 """A log density that rises without end is refused before anything is sampled."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -54,6 +55,37 @@ def test_what_can_be_sampled_is_not_refused(log_density, dim):
 def test_a_forgotten_minus_sign_is_told_whatever_the_kernel(options):
     with pytest.raises(ValueError, match="look for a missing minus sign"):
         sahmc.sample(lambda x: 0.5 * jnp.sum(x**2), jnp.zeros(2), progressbar=False, **options)
+
+
+def test_modes_that_are_very_far_apart_in_one_coordinate_are_not_refused():
+    check(lambda x: -0.5 * ((jnp.abs(x[0]) - 3e8) / 1e3) ** 2 - 0.5 * x[1] ** 2, np.zeros(2))
+    with pytest.raises(ValueError, match="rise without end"):
+        check(lambda x: 0.5 * x[0] ** 4 - 0.5 * x[1] ** 2, np.zeros(2))  # too large for a float, far away
+
+
+def test_code_outside_jax_is_not_asked_far_away():
+    asked = []
+
+    def outside(x):
+        asked.append(float(np.abs(x).max()))
+        return np.float32(-0.5 * np.sum(np.square(x)))
+
+    def log_density(x):
+        return jax.pure_callback(outside, jax.ShapeDtypeStruct((), x.dtype), x, vmap_method="sequential")
+
+    start = np.zeros(2, np.float32)
+    energy_fn = trace_energy(Model(log_density=log_density), lambda x: x, jnp.asarray(start), False)
+    assert check_bounded(energy_fn, start) == 0 and not any(far > 1 for far in asked)
+
+
+def test_starts_of_32_bits_are_looked_at_with_64_bits_on():
+    with jax.enable_x64(True):
+        start = np.zeros(2, np.float32)
+        energy_fn = trace_energy(
+            Model(log_density=lambda x: 0.5 * jnp.sum(x**2)), lambda x: x, jnp.asarray(start), True
+        )
+        with pytest.raises(ValueError, match="rise without end"):
+            check_bounded(energy_fn, start)
 
 
 @pytest.mark.parametrize("gradient", [True, False])

@@ -141,6 +141,15 @@ def require_seed(value: Any, name: str) -> None:
     require(ok, f"{name} must be an int of 0 to 2**63 - 1", value, f"pass {name}=0, say")
 
 
+def as_rng(value: Any, name: str) -> np.random.Generator:
+    """Return a generator of NumPy, seeded by the value of the argument ``name``, or raise ``ValueError``."""
+    try:
+        return np.random.default_rng(value)
+    except (TypeError, ValueError):
+        require(False, f"{name} must be an int from 0 on, or a NumPy Generator", value, f"pass {name}=0, say")
+        raise
+
+
 def require_mapping(value: Any, name: str, example: str) -> None:
     """Raise ``ValueError`` unless the value of the argument ``name`` is None or a dict, such as ``example``."""
     ok = value is None or isinstance(value, Mapping)

@@ -14,7 +14,7 @@ from numpyro.infer.mcmc import MCMC, MCMCKernel
 
 from sahmc._support.jax_internals import is_traced
 from sahmc._support.types import PositionFn
-from sahmc._support.validate import require, require_count, require_seed
+from sahmc._support.validate import as_rng, require, require_count
 from sahmc.models.model import Model
 from sahmc.models.numpyro import from_numpyro
 from sahmc.run.loop import run_chunk
@@ -234,10 +234,10 @@ def resample(mcmc: MCMC, n: int | None = None, seed: int = 0) -> dict[str, np.nd
     require(ok, "mcmc must be a numpyro.infer.MCMC that has run", mcmc, "pass MCMC(SAHMC(model), ...) after mcmc.run")
     if n is not None:
         require_count(n, "n")
-    require_seed(seed, "seed")
+    rng = as_rng(seed, "seed")
     fields = mcmc.get_extra_fields(group_by_chain=True)
     must = "the weights must have been collected"
     require("log_weight" in fields, must, sorted(fields), 'pass extra_fields=("log_weight",) to mcmc.run')
     weight = np.exp(log_normalise(np.asarray(fields["log_weight"]))).ravel()
-    index = systematic_resample(weight / weight.sum(), n or weight.size, np.random.default_rng(seed))
+    index = systematic_resample(weight / weight.sum(), n or weight.size, rng)
     return {k: np.asarray(v)[index] for k, v in mcmc.get_samples().items()}

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from sahmc._support.compiled import compiled
 from sahmc._support.traced import TracedFunction
 from sahmc._support.types import PositionFn, Unravel
-from sahmc._support.validate import require, require_count, require_seed
+from sahmc._support.validate import as_rng, require, require_count
 from sahmc.landscape.descent import energies
 from sahmc.landscape.string_method import fine, relax_paths
 from sahmc.models.convert import as_model
@@ -115,7 +115,7 @@ def energy_barrier(
     """
     for name, value, least in (("paths", paths, 1), ("images", images, 3), ("steps", steps, 1)):
         require_count(value, name, least)
-    require_seed(random_seed, "random_seed")
+    rng = as_rng(random_seed, "random_seed")
     _check_tilt(tilt, theta)
     _check_base(log_density, tilt)
     ends, unravel = _ends(x1, x2)
@@ -128,7 +128,7 @@ def energy_barrier(
         "pass points inside the support",
     )
     unit = _unit(energy_fn, ends)
-    starts = _starts(ends / unit, paths, images, random_seed)
+    starts = _starts(ends / unit, paths, images, rng)
     (position, highest, slope), spent = relax_paths(energy_fn, unit, starts, steps)
     require(
         np.isfinite(highest).any(),
@@ -187,11 +187,11 @@ def _unit(energy_fn: TracedFunction, ends: Ends) -> Unit:
     return jnp.where(usable, 1 / jnp.sqrt(jnp.where(usable, most, 1)), jnp.where(apart > 0, apart, 1))
 
 
-def _starts(ends: Ends, paths: int, images: int, random_seed: int) -> Float[Array, "paths images dim"]:
+def _starts(ends: Ends, paths: int, images: int, rng: np.random.Generator) -> Float[Array, "paths images dim"]:
     """Return the straight line, and pairs of lines bowed to opposite sides by a tenth of its length up to all of it."""
     x1, x2 = np.asarray(ends, float)
     length, pairs = np.linalg.norm(x2 - x1) or 1.0, paths // 2
-    bow = np.random.default_rng(random_seed).normal(size=(pairs, len(x1)))
+    bow = rng.normal(size=(pairs, len(x1)))
     bow -= np.outer(bow @ (x2 - x1), x2 - x1) / length**2
     bow *= (np.geomspace(0.1, 1, pairs) * length / np.maximum(np.linalg.norm(bow, axis=1), 1e-9))[:, None]
     bows = np.concatenate([np.zeros((1, len(x1))), np.stack([bow, -bow], axis=1).reshape(-1, len(x1))])[:paths]

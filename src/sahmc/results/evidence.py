@@ -28,7 +28,7 @@ def membership(record: RunRecord, every: tuple[int, int] = (1, 1)) -> np.ndarray
 
     ``every`` is (i, j) to take every i-th chain and every j-th draw.
     """
-    ok = isinstance(every, (list, tuple)) and len(every) == 2
+    ok = isinstance(every, (list, tuple, np.ndarray)) and len(every) == 2
     require(ok, "every must be a pair (i, j): every i-th chain, every j-th draw", every, "pass (1, 10), say")
     for step in every:
         require_count(step, "each number of every")

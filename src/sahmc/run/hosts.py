@@ -18,6 +18,8 @@ HEARTBEAT_SECONDS = 60
 """The seconds after which a process that does not answer counts as lost, if nothing else is asked for."""
 START_SECONDS = 300
 """The seconds to wait for all processes to start, if nothing else is asked for."""
+BLOCK_BYTES = 2**24
+"""The most bytes that processes exchange at once: each device holds those of all processes."""
 LOST = ("gloo", "connection", "heartbeat", "coordination", "unavailable", "nccl", "socket", "peer", "deadline")
 """What the errors of collectives and of the coordination service speak of, when another process is gone."""
 
@@ -77,10 +79,16 @@ def agreed(value: Any) -> Any:
     if jax.process_count() == 1:
         return value
     with told_of_losses():
-        content = np.frombuffer(pickle.dumps(value), np.uint8)
-        size = int(gathered(np.array(len(content), np.int32))[0])
-        mine = content if jax.process_index() == 0 else np.zeros(size, np.uint8)
-        return pickle.loads(gathered(mine)[0].tobytes())
+        is_first = jax.process_index() == 0
+        content = pickle.dumps(value) if is_first else b""
+        blocks, rest = gathered(np.array(divmod(len(content), BLOCK_BYTES), np.int32))[0]
+        size, parts = int(blocks) * BLOCK_BYTES + int(rest), []
+        for begin in range(0, size, BLOCK_BYTES):
+            mine = np.zeros(min(BLOCK_BYTES, size - begin), np.uint8)
+            if is_first:
+                mine[:] = np.frombuffer(content, np.uint8, len(mine), begin)
+            parts.append(gathered(mine)[0].tobytes())
+        return pickle.loads(b"".join(parts))
 
 
 def agreed_or_stopped(number: int, stop: bool) -> tuple[int, bool]:

@@ -23,6 +23,8 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.pressed = False
+        self.ended = False
+        """Whether a stage was asked to end, even if it was at its end just then: there is to be no further one."""
         self.free()
 
     def free(self) -> None:

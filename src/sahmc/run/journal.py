@@ -362,7 +362,8 @@ class DiskJournal(Journal):
 def asked_in(folder: Path) -> tuple[Goal, ...]:
     """Return the last goal of each pass of the run in a folder; none if that is not known."""
     found = unsealed(folder / ASKED)
-    return () if found is None else tuple(Goal(*goal) for goal in json.loads(found))
+    asked = [] if found is None else json.loads(found)
+    return tuple(Goal(*goal) if isinstance(goal, list) else Goal(goal) for goal in asked)
 
 
 def _seconds(folder: Path, log: StageLog) -> float:

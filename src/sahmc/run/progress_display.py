@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 import jax
 
+from sahmc._support.jax_internals import has_started
 from sahmc.run.bars import terminal_bars
 from sahmc.run.notebook_bars import notebook_bars
 from sahmc.run.progress import Progress, Report
@@ -23,7 +24,7 @@ def progress(stages: dict[str, int], enabled: bool, callback: Report | None = No
     the first one shows it. The function also tells ``callback``.
     """
     done = dict.fromkeys(stages, 0.0)
-    with _display(stages) if enabled and jax.process_index() == 0 else _nothing() as show:
+    with _display(stages) if enabled and _is_first() else _nothing() as show:
 
         def report(now: Progress) -> None:
             done[now.stage] = min(done[now.stage] + now.advance, stages[now.stage])
@@ -33,6 +34,11 @@ def progress(stages: dict[str, int], enabled: bool, callback: Report | None = No
                 callback(now)
 
         yield report
+
+
+def _is_first() -> bool:
+    """Tell whether this is the first process of a run, without starting JAX: a process may yet be forked."""
+    return not has_started() or jax.process_index() == 0
 
 
 def _display(stages: dict[str, int]) -> AbstractContextManager[Report]:

@@ -109,7 +109,9 @@ class StageRunner:
                 self._tell(name, so_far, chunk.moves, chunk.sums)
                 if so_far.rows and deadline < math.inf and agreed(time.monotonic() > deadline):
                     break
+            self.presses.ended |= self.presses.heed()[1]
         except KeyboardInterrupt:
+            self.presses.ended = True
             if not self.journal.so_far.rows:
                 raise
             interrupted = self.journal.so_far.rows < draws

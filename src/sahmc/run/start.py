@@ -39,6 +39,8 @@ FULL_ATTEMPTS = 4
 BOUND_DISTANCES, BOUND_WAYS, BOUND_NATS = 10.0 ** np.arange(1, 9), 8, 100.0
 """The distances from the start at which the log density is computed, and the number of random lines. It rises without
 end if it is higher by so many nats at each distance than at the one before. Units are large, so distances go far."""
+BOUND_BEYOND = 10.0 ** np.arange(0, 10, 3)
+"""The multiples of the largest distance at which it is looked whether the log density falls after all."""
 BOUND_AXES, BOUND_ASIDE = 16, 0.1
 """The most coordinates along which it is looked, and how far beside the start lines are followed once more."""
 
@@ -169,6 +171,8 @@ def check_bounded(energy_fn: TracedFunction, start: np.ndarray) -> int:
     further and by more nats than any mode is deep. It might along a ridge that gets ever narrower; so lines are
     followed once more beside the start.
     """
+    if energy_fn.calls_out:  # to code that may fail so far away, or take long
+        return 0
     rng, dim = np.random.default_rng(0), len(start)
     ways = rng.normal(size=(BOUND_WAYS, dim))
     ways /= np.linalg.norm(ways, axis=1, keepdims=True)
@@ -183,10 +187,16 @@ def check_bounded(energy_fn: TracedFunction, start: np.ndarray) -> int:
     for aside in (0.0, BOUND_ASIDE):
         if not len(suspected):
             return num
-        begin = start + aside * rng.normal(size=dim) * np.maximum(1.0, np.abs(start))
+        begin = (start + aside * rng.normal(size=dim) * np.maximum(1.0, np.abs(start))).astype(start.dtype)
         height = _followed(energy_fn, begin, suspected, far)[0]
         num += height.size
         suspected, height = suspected[_rises(height)], height[..., _rises(height)]
+    if len(suspected):  # it may yet fall beyond modes that are very far apart
+        beyond = _followed(energy_fn, start, suspected, far[-1] * BOUND_BEYOND)[0]
+        num += beyond.size
+        with np.errstate(invalid="ignore"):
+            falls = (np.diff(beyond, axis=0) < 0).any(axis=(0, 1))
+        suspected, height = suspected[~falls], height[..., ~falls]
     low, high = (height[k].mean() for k in (0, -1)) if len(suspected) else (0.0, 0.0)
     require(
         not len(suspected),

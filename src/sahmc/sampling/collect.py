@@ -30,6 +30,8 @@ class Raised(NamedTuple):
 
     packed: bytes
     """The exception, packed by ``cloudpickle``: its class may be one of the user's script."""
+    said: str
+    """Its name and its words, for where it cannot be unpacked."""
 
 
 def make_calls(calls: Sequence[Call], pool: Executor | Any, done: Callable[[], None]) -> list[Any]:
@@ -88,9 +90,17 @@ def _through(
         except Exception as error:
             lost[i] = error
             continue
-        outcomes[i] = cloudpickle.loads(found.packed) if isinstance(found, Raised) else found
+        outcomes[i] = _error(found) if isinstance(found, Raised) else found
         done()
     return outcomes, lost
+
+
+def _error(raised: Raised) -> Exception:
+    """Return an exception of another process, or its words if its class is not known here."""
+    try:
+        return cloudpickle.loads(raised.packed)
+    except Exception:
+        return RuntimeError(raised.said)
 
 
 def _once_more(
@@ -123,7 +133,7 @@ def _unpacked(call: bytes, attempt: int) -> Any:
     try:
         return cloudpickle.loads(call)()
     except Exception as error:
-        there = "".join(traceback.format_exception(error))
+        there, said = "".join(traceback.format_exception(error)), f"{type(error).__name__}: {error}"
         error = portable(error)
         error.add_note(f"raised in another process:\n{there}")
-        return Raised(cloudpickle.dumps(error))
+        return Raised(cloudpickle.dumps(error), said)

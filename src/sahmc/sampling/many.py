@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from sahmc._support.processes import Processes
-from sahmc._support.validate import as_path, require, require_count, require_flag, require_seed, require_writable
+from sahmc._support.validate import as_path, as_rng, require, require_count, require_flag, require_writable
 from sahmc.models.convert import has_sites, is_of_numpyro
 from sahmc.models.model import Model
 from sahmc.results.result import Result
@@ -93,7 +93,8 @@ def sample_many(
     ok = isinstance(datasets, (list, tuple)) and len(datasets) > 0
     require(ok, "datasets must be a list of data sets", type(datasets).__name__, "pass a list with at least one")
     require_flag(progressbar, "progressbar")
-    require(errors in ("raise", "return"), 'errors must be "raise" or "return"', errors, "pass one of them")
+    ok = isinstance(errors, str) and errors in ("raise", "return")
+    require(ok, 'errors must be "raise" or "return"', errors, "pass one of them")
     each = _checked(each, len(datasets))
     taken = sorted({name for given in (options, *each) for name in given if name in OURS})
     require(not taken, "these arguments are made for each data set", taken, "leave them out")
@@ -104,12 +105,10 @@ def sample_many(
         require_count(cores, "cores")
     ok = random_seed is None or isinstance(random_seed, (int, np.integer, np.random.Generator))
     require(ok, "random_seed must be an int, a NumPy Generator or None", random_seed, "pass one of these")
-    if random_seed is not None and not isinstance(random_seed, np.random.Generator):
-        require_seed(random_seed, "random_seed")
     folder = None if checkpoint is None else as_path(checkpoint, "checkpoint")
     seeds = [None] * len(datasets)  # each then draws its own, or finds it in its folder
     if random_seed is not None:
-        seeds = np.random.default_rng(random_seed).integers(2**31, size=len(datasets)).tolist()
+        seeds = as_rng(random_seed, "random_seed").integers(2**31, size=len(datasets)).tolist()
     places = [None if folder is None else folder / f"{i:05d}" for i in range(len(datasets))]
     calls = [
         partial(_one, model, data, {"initvals": initvals, **options, "random_seed": seed, "checkpoint": place, **own})

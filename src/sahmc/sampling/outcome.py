@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -88,7 +89,7 @@ class Outcome(NamedTuple):
 
     def may_go_on(self) -> bool:
         """Tell whether nobody has asked it to end; all processes must ask at the same point."""
-        return not (self.record.settings["interrupted"] or self.presses.heed()[1])
+        return not (self.record.settings["interrupted"] or self.presses.ended or self.presses.heed()[1])
 
     def with_failure(self, what: str, error: Exception) -> Outcome:
         """Return this outcome, with a finding that ``what`` has failed."""
@@ -191,13 +192,22 @@ class Run:
         try:
             return self.once(rng_key, limits, before)
         except KeyboardInterrupt:
-            self.presses.pressed = False
+            self.presses.pressed, self.presses.ended = False, True
             return before
 
     @property
     def is_kept(self) -> bool:
         """Whether an error costs nothing: a folder holds the draws, or other processes must be told of it."""
         return isinstance(self.journal, DiskJournal) or jax.process_count() > 1
+
+    def is_complete(self, outcome: Outcome) -> None:
+        """Note that a pass is to have no more draws than it has."""
+        try:
+            self.journal.aim(outcome.number, outcome.drawn.so_far.rows)
+        except OSError as error:
+            if jax.process_count() > 1:
+                raise
+            warnings.warn(f"that the run is complete could not be noted ({error}); its draws are here", stacklevel=4)
 
     def go_on(self, before: Outcome, draws: int, limits: Limits) -> Outcome:
         """Return the outcome of the same pass with more draws, ``draws`` in all."""
@@ -228,7 +238,8 @@ class Run:
         goal = max(last.draws, min(draws, FEWEST_DRAWS), goal // 2 if scarce else goal)
         self.journal.ask(number, Goal(goal, looked=last.looked))
         drawn, pace = self._draw(warm, goal, limits)
-        while scarce and drawn.so_far.rows == goal:  # to no end but its own, so that a resumed run comes to the same
+        # A round goes to its own end, never to that of a process, so that a resumed run comes to the same.
+        while scarce and drawn.so_far.rows == goal and not self.presses.ended:
             more = limits.affordable(draws, warmup + spent, drawn.counts.gradients / goal)
             if more <= goal:
                 break

@@ -60,8 +60,9 @@ def keep_result(outcome: Outcome, journal: Journal, asked: Mapping[str, Any], re
     ``asked`` is what the run was asked for besides what its journal knows, as JSON can hold it.
     """
     waiting = len(outcome.missed) and not record.warmup.late  # for another pass, which was cut short
-    cut = record.settings["interrupted"] or outcome.presses.pressed
-    if waiting or cut or not isinstance(journal, DiskJournal):
+    cut = record.settings["interrupted"] or outcome.presses.pressed or outcome.presses.ended
+    bare = outcome.warm.setup.keep is None and not outcome.live.has_positions  # positions, not variables
+    if waiting or cut or bare or not isinstance(journal, DiskJournal):
         return
     before = record.warmup_draws
     about = {
@@ -92,7 +93,7 @@ def read_back(
     content = run.journal.read_result()
     try:
         record = None if content is None else _record(run, asked, unpack(content))
-    except (KeyError, TypeError):  # of a layout that was changed since: the run is gone through again
+    except Exception:  # of a layout that was changed since, say: the run is gone through again
         record = None
     if record is None:
         return None

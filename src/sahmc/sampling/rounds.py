@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Key
 
-from sahmc.results.findings.words import WARNING
+from sahmc.results.findings.words import GO_ON, WARNING
 from sahmc.results.precision import Precision, Shortfall
 from sahmc.results.records import Finding
 from sahmc.run.hosts import agreed
@@ -45,12 +45,13 @@ def draw_in_rounds(
             break
         began, rows = time.perf_counter(), outcome.drawn.so_far.rows
         try:
-            lacking = [] if until is None or not outcome.may_go_on() else until.shortfalls(outcome.record)
+            cut = outcome.record.settings["interrupted"]
+            lacking = [] if until is None or cut else until.shortfalls(outcome.record)
         except Exception as error:
             outcome, lacking = outcome.with_failure("The look at how precise the draws are", error), []
         limits.keep_time(rows, outcome.pace, outcome.looking + time.perf_counter() - began)
         total = agreed(_next(outcome, lacking, limits, MOST_DRAWS * run.ready.plan.draws))  # clocks differ
-        if total is None:
+        if total is None or not outcome.may_go_on():
             break
         try:
             outcome = run.go_on(outcome, total, limits)
@@ -60,8 +61,8 @@ def draw_in_rounds(
             outcome, lacking = outcome.with_failure("A further round of draws", error), []
             break
     if outcome.may_go_on():
-        run.journal.aim(outcome.number, outcome.drawn.so_far.rows)  # it is complete as it is
-    return outcome, [*_lacking(lacking, limits), *_cut_short(outcome, run.ready.plan.draws, limits)]
+        run.is_complete(outcome)
+    return outcome, [*_lacking(lacking, limits, run.presses.ended), *_cut_short(outcome, run.ready.plan.draws, limits)]
 
 
 def _next(outcome: Outcome, lacking: list[Shortfall], limits: Limits, most: int) -> int | None:
@@ -80,12 +81,13 @@ def _next(outcome: Outcome, lacking: list[Shortfall], limits: Limits, most: int)
     return total if total > rows else None
 
 
-def _lacking(lacking: list[Shortfall], limits: Limits) -> Iterator[Finding]:
-    """Yield a finding if a run has ended before it was as precise as was asked for."""
+def _lacking(lacking: list[Shortfall], limits: Limits, ended: bool) -> Iterator[Finding]:
+    """Yield a finding if a run has ended, perhaps by Ctrl-C, before it was as precise as was asked for."""
     if lacking:
         worst = max(lacking, key=lambda shortfall: shortfall.factor)
-        sentence = f"The precision asked for was not reached{_why(worst, limits)}: {'; '.join(map(str, lacking))}."
-        todo = "Raise the limit, or go on with Result.extend."
+        why = " before Ctrl-C" if ended else _why(worst, limits)
+        sentence = f"The precision asked for was not reached{why}: {'; '.join(map(str, lacking))}."
+        todo = GO_ON if ended else "Raise the limit, or go on with Result.extend."
         if not math.isfinite(worst.factor):
             todo = "Leave it out of until, or see the other findings."
         yield Finding("limit", WARNING, sentence, worst.value, todo)

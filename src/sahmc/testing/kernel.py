@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -61,9 +61,8 @@ def check_kernel(
         require_count(count, name)
     require_seed(seed, "seed")
     for names, name in ((() if only is None else only, "only"), (cases, "cases")):
-        require(
-            isinstance(names, (list, tuple)), f"{name} must be a list of names", names, "pass a list, or leave it out"
-        )
+        ok = isinstance(names, Collection) and not isinstance(names, str)
+        require(ok, f"{name} must be a list of names", names, "pass a list, or leave it out")
     if kernel.tunes_step_size or kernel.uses_spread:
         kernel = kernel.tuned(STEP_SIZE, Spread.unknown(2))
     parts: dict[str, Callable[[], Iterator[Check]]] = {
