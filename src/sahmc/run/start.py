@@ -195,7 +195,8 @@ def check_bounded(energy_fn: TracedFunction, start: np.ndarray) -> int:
         beyond = _followed(energy_fn, start, suspected, far[-1] * BOUND_BEYOND)[0]
         num += beyond.size
         with np.errstate(invalid="ignore"):
-            falls = (np.diff(beyond, axis=0) < 0).any(axis=(0, 1))
+            steps = np.diff(beyond, axis=0)
+        falls = (np.isfinite(steps) & (steps < 0)).any(axis=(0, 1))
         suspected, height = suspected[~falls], height[..., ~falls]
     low, high = (height[k].mean() for k in (0, -1)) if len(suspected) else (0.0, 0.0)
     require(
