@@ -77,7 +77,8 @@ def sahmc_step(
     _require_parts(rng_key, state, kernel, target, noise, each)
     _require_numbers(gain, desired, state)
     theta = state.theta.theta
-    gain, desired = jnp.asarray(gain, theta.dtype), jnp.broadcast_to(jnp.asarray(desired, theta.dtype), theta.shape)
+    gain = jnp.asarray(gain, theta.dtype)
+    desired = jnp.broadcast_to(jnp.asarray(desired, theta.dtype), theta.shape[-1:])
     chains, dim = state.chains.position.shape
     noise = noise_of(rng_key, kernel, state) if noise is None else noise
     kernel = kernel.refresh(noise.shared)
