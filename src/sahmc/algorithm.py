@@ -15,7 +15,7 @@ from sahmc._support.noise import Noise, make_noise
 from sahmc._support.platform import when
 from sahmc._support.validate import require
 from sahmc.kernels.base import Kernel, TransitionInfo
-from sahmc.tilt.target import ChainState, TiltedTarget
+from sahmc.tilt.target import ChainState, TiltedTarget, require_target
 from sahmc.tilt.theta import ThetaState, count_visits, init_theta, learn_theta
 
 
@@ -28,7 +28,7 @@ class SAHMCState(NamedTuple):
 
 def init(target: TiltedTarget, positions: Float[Array, "chains dim"]) -> SAHMCState:
     """Return the state at the starting positions, their energies and gradients, and the target's theta as theta_0."""
-    _require_target(target)
+    require_target(target)
     ok, what = np.ndim(positions) == 2 and hasattr(positions, "dtype"), type(positions).__name__
     must = "positions must be an array (chains, dim)"
     require(ok, must, f"{what} of shape {np.shape(positions)}", "stack the starts of all chains: jnp.zeros((8, dim))")
@@ -98,11 +98,6 @@ def sahmc_step(
     return SAHMCState(moved, count_visits(learnt, info.level)), info
 
 
-def _require_target(target: Any) -> None:
-    todo = "pass sahmc.TiltedTarget.build(model, example, tilt)"
-    require(isinstance(target, TiltedTarget), "target must be a TiltedTarget", type(target).__name__, todo)
-
-
 def _require_parts(rng_key: Any, state: Any, kernel: Any, target: Any, noise: Any, each: Any) -> None:
     """Raise ``ValueError`` for what is not of the kind that an iteration needs; once a trace, inside ``jit``."""
     kind = getattr(rng_key, "dtype", None)
@@ -113,7 +108,7 @@ def _require_parts(rng_key: Any, state: Any, kernel: Any, target: Any, noise: An
     require(
         isinstance(kernel, Kernel), "kernel must be a kernel", type(kernel).__name__, "pass sahmc.HMC(0.1, 10), say"
     )
-    _require_target(target)
+    require_target(target)
     ok = noise is None or isinstance(noise, Noise)
     require(ok, "noise must be that of noise_of, or None", type(noise).__name__, "leave it out")
     require(callable(each), "each must be a function of functions", type(each).__name__, "leave it out")

@@ -33,16 +33,14 @@ from sahmc.run.journal import DiskJournal, Goal, Journal
 from sahmc.run.limits import FEWEST_DRAWS, Limits
 from sahmc.run.live import Live
 from sahmc.run.loop import chunk_capacity
-from sahmc.run.move import Draw, Schedule
+from sahmc.run.move import Schedule
 from sahmc.run.plan import Plan
 from sahmc.run.progress import Progress
 from sahmc.run.progress_display import progress
 from sahmc.run.stage import StageResult, StageRunner
 from sahmc.run.start import Prepared, start_chains
-from sahmc.tilt.bridge import bridge_to_reference
-from sahmc.tilt.importance import log_normalise
+from sahmc.sampling.drawn import bridge, draw_record
 from sahmc.tilt.tilts import TemperedTilt, Tilt
-from sahmc.warmup.reference import Beside
 from sahmc.warmup.tempered import WarmupContext
 from sahmc.warmup.warm_start import warm_start
 from sahmc.warmup.warmup import WarmedUp, warm_up
@@ -318,7 +316,7 @@ class Run:
         )
         try:
             if warm.beside is not None and whole and self.ready.plan.adapt == "tune":
-                record = dataclasses.replace(record, bridge=_bridge(record, warm.beside, positions))
+                record = dataclasses.replace(record, bridge=bridge(record, warm.beside, positions))
         except Exception as error:
             failed = (*failed, not_examined("The evidence by bridges", error))
         try:
@@ -402,35 +400,3 @@ def _ends(tilt: Tilt, visits: np.ndarray) -> tuple[int, int]:
     if isinstance(tilt, TemperedTilt) or not seen.size:
         return 0, tilt.num_regions - 1
     return int(seen[0]), int(seen[-1])
-
-
-def _bridge(record: RunRecord, beside: Beside, positions: np.ndarray) -> tuple[float, float]:
-    """Return the log of the integral of the density and its error, by a bridge to the reference ``beside`` the ladder.
-
-    ``positions`` are the draws as vectors, (chain, draw, dim).
-    """
-    low = -np.asarray(record.draws.log_density, float) - beside.reference.energies(positions)
-    found = bridge_to_reference(low, record.weight, beside.high)
-    return float(found.mean), float(found.mcse)
-
-
-def draw_record(draws: Draw, unpack: Unpacker | None, normalise: bool) -> DrawRecord:
-    """Return draws (draw, chain, ...) as a record (chain, draw, ...); positions that are on disk stay there.
-
-    ``unpack`` makes variables of positions; it is None if ``keep`` has replaced them. ``normalise`` makes the weights
-    sum to 1.
-    """
-    position = jax.tree.map(lambda x: np.swapaxes(x, 0, 1), draws.position)
-    rest = jax.tree.map(lambda x: np.ascontiguousarray(np.swapaxes(x, 0, 1)), draws._replace(position=None))
-    leaves, structure = jax.tree.flatten(position if unpack is None else unpack.all(position))
-    return DrawRecord(
-        leaves=tuple(leaves),
-        structure=structure,
-        energy=rest.energy,
-        log_density=-rest.total_energy,
-        region=rest.region,
-        log_weight=log_normalise(rest.log_weight) if normalise else rest.log_weight,
-        acceptance_rate=rest.acceptance_rate,
-        diverging=rest.diverging,
-        tree_depth=rest.tree_depth,
-    )

@@ -18,7 +18,8 @@ from sahmc.results.result import Result
 from sahmc.run.journal import DiskJournal, Journal
 from sahmc.run.live import Live
 from sahmc.run.move import Draw
-from sahmc.sampling.outcome import Outcome, Run, draw_record
+from sahmc.sampling.drawn import draw_record
+from sahmc.sampling.outcome import Outcome, Run
 
 APART = ("draws", "warmup_draws", "labels")
 """The parts of a record that are not stored as they are: draws have a file of their own, and labels are the model's."""

@@ -12,7 +12,7 @@ from scipy import stats
 
 from sahmc._support.validate import as_numbers, require, require_count, require_seed
 from sahmc.kernels.base import Kernel
-from sahmc.tilt.target import TiltedTarget
+from sahmc.tilt.target import TiltedTarget, require_target
 
 MOST_CELLS, MOST_CHAINS = 10_000, 100_000_000
 """The most cells along an axis of a grid, and the most chains: more would not fit in memory."""
@@ -102,9 +102,3 @@ def require_kernel(kernel: Any) -> None:
     """Raise ``ValueError`` unless this is a kernel."""
     todo = "pass an object of a class that inherits from Kernel, such as sahmc.HMC(0.1, 10)"
     require(isinstance(kernel, Kernel), "kernel must be a kernel", kernel, todo)
-
-
-def require_target(target: Any) -> None:
-    """Raise ``ValueError`` unless this is a tilted target."""
-    todo = "pass sahmc.TiltedTarget.build(model, example, tilt)"
-    require(isinstance(target, TiltedTarget), "target must be a TiltedTarget", target, todo)

@@ -131,3 +131,9 @@ class TiltedTarget:
 
 def _plus_base(energy: Energy, state: ChainState) -> Energy:
     return energy if state.base is None else energy + state.base.energy
+
+
+def require_target(target: Any) -> None:
+    """Raise ``ValueError`` unless this is a tilted target."""
+    todo = "pass sahmc.TiltedTarget.build(model, example, tilt)"
+    require(isinstance(target, TiltedTarget), "target must be a TiltedTarget", type(target).__name__, todo)
