@@ -97,7 +97,7 @@ def test_coords_are_in_every_name(result):
             result.assign_coords(coords, dims)
 
 
-@pytest.mark.parametrize("every", [3, None, "ab", (1,), (0, 1), (1, 0.5), np.ones(2, int)])
+@pytest.mark.parametrize("every", [3, None, "ab", (1,), (0, 1), (1, 0.5), np.ones(3, int)])
 def test_membership_takes_a_pair_of_counts(result, every):
     with pytest.raises(ValueError, match=r"every must be.*To fix it"):
         inspect.unwrap(evidence.membership)(result.record, every)
