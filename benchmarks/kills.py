@@ -76,7 +76,7 @@ def once(kind: str, folder: Path, process: int, port: int, report: int, after: f
         if kind == "warm":
             start = sahmc.sample(lambda x: log_density(x - 0.3), start, **TWO_MODES)
         results = [sahmc.sample(log_density, start, **options)]
-    print("digest", "+".join(f"{digest(result.record)}:{result.num_gradients}" for result in results), flush=True)
+    print("digest", "+".join(f"{digest(result.record)}:{result.num_gradients}" for result in results), count, flush=True)
 
 
 def _counted(run_chunk, arm):
@@ -130,22 +130,22 @@ def run(args: argparse.Namespace) -> None:
     moments, bad = random.Random(args.seed), 0
     with tempfile.TemporaryDirectory() as place:
         for kind in args.kinds.split(","):
-            whole, _ = attempt(kind, Path(place, kind, "whole"))
-            killed = other = 0
+            whole, reports = attempt(kind, Path(place, kind, "whole"))
+            killed = other = runs = 0
             while killed < args.kills:
-                folder, dead = Path(place, kind, str(killed)), True
-                while dead:
-                    report = moments.randint(1, 60) if killed < args.kills else 0
-                    found, dead = attempt(kind, folder, report, moments.uniform(0.0, 0.02))
-                    killed += dead
+                folder, found, runs = Path(place, kind, str(runs)), "", runs + 1
+                while not found:
+                    report = moments.randint(1, reports) if killed < args.kills else 0
+                    found, _ = attempt(kind, folder, report, moments.uniform(0.0, 0.02))
+                    killed += not found
                 other += found != whole
             print(f"{kind:16s} {killed} kills, runs that came to another end: {other}   {whole}", flush=True)
             bad += other
     sys.exit(bad > 0)
 
 
-def attempt(kind: str, folder: Path, report: int = 0, after: float = 0.0) -> tuple[str, bool]:
-    """Return the digest of a run, and whether it was killed before it came to its end."""
+def attempt(kind: str, folder: Path, report: int = 0, after: float = 0.0) -> tuple[str, int]:
+    """Return the digest of a run and how often it reported its progress, or "" and 0 if it was killed on its way."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
@@ -165,13 +165,13 @@ def attempt(kind: str, folder: Path, report: int = 0, after: float = 0.0) -> tup
         for other in started[1:]:  # as a cluster ends all processes of a job when one is gone
             other.kill()
             other.communicate()
-        return "", True
+        return "", 0
     for other in started[1:]:
         other.communicate()
-    found = [line.split()[1] for line in said.splitlines() if line.startswith("digest")]
+    found = [line.split()[1:] for line in said.splitlines() if line.startswith("digest")]
     if not found:
         raise RuntimeError(f"{kind} ended without a result:\n{error[-2000:]}")
-    return found[0], False
+    return found[0][0], int(found[0][1])
 
 
 def main() -> None:
