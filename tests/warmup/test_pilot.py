@@ -10,9 +10,12 @@ import sahmc
 from sahmc.models.energy import trace_energy
 from sahmc.run.journal import Journal
 from sahmc.run.move import RunState
+from sahmc.run.round_trips import init_round_trips
 from sahmc.run.stage import StageRunner
 from sahmc.run.start import evaluate_starts
-from sahmc.warmup.pilot import fit_pilot, mixing
+from sahmc.run.step_size import init_step_size
+from sahmc.warmup import pilot
+from sahmc.warmup.pilot import are_on_their_way, fit_pilot, mixing
 from sahmc.warmup.rescue import rescue
 from sahmc.warmup.tempered import WarmupContext
 
@@ -32,12 +35,19 @@ def test_a_chain_on_a_plateau_goes_on_where_others_are():
     assert (abs(mean.mean) < 4 * mean.mcse).all()
 
 
+def at_starts(model, starts):
+    """The context of a warm-up, and its chains at ``starts``."""
+    energy_fn = trace_energy(model, lambda flat: flat, jnp.asarray(starts[0]), True)
+    zero, one = jnp.zeros((), jnp.int32), jnp.ones(1, starts.dtype)
+    chains = evaluate_starts(energy_fn, jnp.asarray(starts))[1]
+    state = RunState(chains, init_step_size(one, eager=False), init_round_trips(len(starts)), zero, zero)
+    runner = StageRunner(jax.random.key(0), 1, lambda *progress: None, Journal())
+    return WarmupContext(runner, energy_fn, plan_for(model)), state
+
+
 def rescued(model, starts, energies=None):
     """The rescue of chains at ``starts`` after a window of ``energies``, which did not change if none are given."""
-    energy_fn = trace_energy(model, lambda flat: flat, jnp.asarray(starts[0]), True)
-    state = RunState(evaluate_starts(energy_fn, jnp.asarray(starts))[1], *(None,) * 4)
-    runner = StageRunner(jax.random.key(0), 1, lambda *progress: None, Journal())
-    context = WarmupContext(runner, energy_fn, plan_for(model))
+    context, state = at_starts(model, starts)
     now = np.asarray(state.sahmc.chains.total_energy, float)[None]
     return rescue(context, state, np.ones(starts.shape[1]), now if energies is None else energies)
 
@@ -145,3 +155,45 @@ def test_the_share_of_a_prior_however_far_up_is_no_zero():
     """A ladder is geometric in beta + r, from r on."""
     assert fit_pilot(2.0, 0.0, 1e10, step_size=1.0).prior_share == pytest.approx(1e-10, rel=1e-9)
     assert 0 < fit_pilot(2.0, 0.0, 1e40, step_size=1.0).prior_share < 1e-9
+
+
+def walks(rng, remembered, draws=100, chains=32, dim=20):
+    """Draws (draw, chain, dim) at rest, of autocorrelation ``remembered``."""
+    found = rng.normal(size=(draws, chains, dim))
+    for t in range(1, draws):
+        found[t] = remembered * found[t - 1] + np.sqrt(1 - remembered**2) * found[t]
+    return found
+
+
+@pytest.mark.parametrize("remembered", [0.0, 0.9, 0.99])
+def test_chains_at_rest_are_not_on_their_way_and_chains_that_drift_are(remembered):
+    """At rest 600 coordinates are looked at; a drift of two spreads in a single one of 20 is seen."""
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        draws = walks(rng, remembered)
+        assert not are_on_their_way(draws)
+    draws[:, :, 3] += np.linspace(0, 4, len(draws))[:, None]
+    assert are_on_their_way(draws)
+    assert not are_on_their_way(draws[:, :4])  # so few cannot tell
+
+
+def test_chains_that_come_down_a_funnel_are_waited_for(monkeypatch):
+    """24 levels are met by any scale e^v, but there is most room at v = 0; chains start at v = 5, where they fit too.
+
+    The broken twin goes on after the first moves: its lengths and its energies are those of another place.
+    """
+    level = np.random.default_rng(1).normal(size=24)
+    level = jnp.asarray(level / np.sqrt(np.mean(level**2)))
+
+    def log_density(x):
+        misfit = (level - jnp.exp(x[0]) * x[1:]) / 0.3
+        return -0.5 * jnp.sum(misfit**2) - 0.5 * jnp.sum(x[1:] ** 2) - 0.5 * (x[0] / 10) ** 2
+
+    model = sahmc.Model(log_density=log_density)
+    starts = np.tile(np.append(5.0, level / np.exp(5.0)), (32, 1)).astype("f4")
+    settled = pilot._settle(*at_starts(model, starts), 100)
+    end = np.asarray(settled.state.sahmc.chains.position)[:, 0]
+    assert abs(end.mean()) < 0.5
+    monkeypatch.setattr(pilot, "MOST_REPEATS", 0)
+    broken = np.asarray(pilot._settle(*at_starts(model, starts), 100).state.sahmc.chains.position)[:, 0]
+    assert broken.mean() > 1

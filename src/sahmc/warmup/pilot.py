@@ -39,6 +39,11 @@ CURVED_COPIES = 16
 """The number of copies of each place that count, where parts may change places."""
 FEWEST_MIXING = 20
 """The draws of a chain, at least, that tell how fast it mixes."""
+MOST_REPEATS = 3
+"""The number of times that the moves at beta = 1 are repeated, at most, while chains are still on their way."""
+SURE_DRIFT, FAR_DRIFT, FEWEST_DRIFTING = 5.0, 0.5, 8
+"""Chains are on their way if the means of their earlier and later draws differ, on average over chains, by so many
+standard errors, and by this share of the spread within a chain; and the fewest chains that can tell."""
 CORRELATED_DIM = 500
 """The largest dimension in which correlations are looked at."""
 
@@ -95,6 +100,23 @@ def effective_dim(dim: int, energy: np.ndarray) -> float:
     return measured if math.isfinite(measured) and measured > 0 and not dim / 2 <= measured <= 2 * dim else float(dim)
 
 
+def are_on_their_way(draws: np.ndarray) -> bool:
+    """Tell whether chains still drift, all the same way: draws (draw, chain, dim) are then none of the posterior.
+
+    The means of the earlier and the later half of each chain are compared. In chains at rest their difference is noise,
+    as often of one sign as of the other.
+    """
+    half = len(draws) // 2
+    if half < 2 or draws.shape[1] < FEWEST_DRIFTING:
+        return False
+    early, late = draws[:half].astype(float), draws[half:].astype(float)
+    drift = late.mean(axis=0) - early.mean(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        surely = np.abs(drift.mean(axis=0)) / (drift.std(axis=0, ddof=1) / math.sqrt(drift.shape[0]))
+        far = np.abs(drift.mean(axis=0)) / np.sqrt(0.5 * (early.var(axis=0) + late.var(axis=0)).mean(axis=0))
+    return bool(((surely > SURE_DRIFT) & (far > FAR_DRIFT)).any())
+
+
 def quarter_period(draws: np.ndarray) -> float:
     """Return a quarter of the slowest period of the dynamics within a mode, where every coordinate has unit variance.
 
@@ -111,38 +133,29 @@ def quarter_period(draws: np.ndarray) -> float:
 def run_pilot(context: WarmupContext, state: RunState) -> PilotOutcome:
     """Make plain moves at beta = 1 and, where chains are to go to a prior, at beta = 0.
 
-    Half of the moves at beta = 1 find the step size and how draws spread; the other half the step size under the metric
-    made from that, and the mean energy.
+    What is learnt at beta = 1 is ``Settled``.
     """
     plan, given = context.plan, context.plan.kernel
     dim, num = state.sahmc.chains.position.shape[1], plan.pilot_moves
     if not plan.needs_pilot:
         nothing = np.empty((0, plan.chains, dim), state.sahmc.chains.position.dtype)
         return PilotOutcome(None, given, given, 1.0, state, nothing, 0)
-    learnt = _learn_spread(context, state, num // 2)
-    kernel, spent = learnt.kernel, learnt.gradients
-    covariance = None
-    if given.may_be_dense and dim <= LAPLACE_DIM:
-        covariance, cost = _correlations(context, learnt.state, learnt.variance)
-        spent += cost
-        kernel = kernel if covariance is None else kernel.with_covariance(covariance)
-    second = run_at_temperature(context, "pilot", learnt.state, kernel, 1.0, learnt.step_size, num - learnt.moves)
-    energies = np.asarray(second.draws.total_energy, float)
-    rescued = rescue(context, second.state, learnt.variance, energies, may_fall=False)
-    step, spent = second.step_size, spent + second.gradients + rescued.gradients
-    late = jax.tree.map(lambda x: x[:, ~rescued.high], _late(second.draws))
+    settled = _settle(context, state, num)
+    learnt, kernel, second, spent = settled.learnt, settled.kernel, settled.moves, settled.gradients
+    step = second.step_size
+    late = jax.tree.map(lambda x: x[:, ~settled.high], _late(second.draws))
     energy = np.asarray(late.energy)[:, _in_low_modes(late)]
     size, mean_energy = effective_dim(dim, energy), float(energy.mean(dtype=float))
     # no step is accepted where a density is flat
-    plain_step = step if covariance is None else learnt.plain_step
+    plain_step = step if kernel is learnt.kernel else learnt.plain_step
     plain_quarter = quarter_period(late.position) / plain_step if plain_step > 0 else 1.0
-    quarter = plain_quarter if covariance is None else 0.5 * math.pi / max(step, 1e-30)
-    fields = {"step_size": step, "quarter": quarter, "stranded": max(learnt.stranded, rescued.stranded)}
+    quarter = plain_quarter if kernel is learnt.kernel else 0.5 * math.pi / max(step, 1e-30)
+    fields = {"step_size": step, "quarter": quarter, "stranded": settled.stranded}
     if not plan.visits_prior:
         pilot = fit_pilot(size, mean_energy, None, **fields)
-        return PilotOutcome(pilot, kernel, learnt.kernel, plain_quarter, rescued.state, late.position, spent)
+        return PilotOutcome(pilot, kernel, learnt.kernel, plain_quarter, settled.state, late.position, spent)
 
-    there = _at_prior(context, rescued.state, learnt.kernel, learnt.variance, step, num // 2)
+    there = _at_prior(context, settled.state, learnt.kernel, learnt.variance, step, num // 2)
     prior = _late(there.moves.draws)
     inside = prior.energy[np.isfinite(prior.energy)]  # elsewhere the likelihood is zero
     median = float(np.median(inside)) if inside.size else mean_energy
@@ -155,13 +168,57 @@ def run_pilot(context: WarmupContext, state: RunState) -> PilotOutcome:
         kernel,
         learnt.kernel,
         plain_quarter,
-        rescued.state._replace(t_key=there.moves.state.t_key),  # no random number twice
+        settled.state._replace(t_key=there.moves.state.t_key),  # no random number twice
         late.position,
         spent + there.gradients,
         there.moves.state,
         prior,
         spreads,
     )
+
+
+class Settled(NamedTuple):
+    """The outcome of the moves at beta = 1."""
+
+    learnt: Learnt
+    """The outcome of the first half of them."""
+    kernel: Kernel
+    """The kernel of the second half: that of the first, or one with a dense metric."""
+    moves: TemperedMoves
+    """The second half."""
+    state: RunState
+    """The chains, none of them far too high."""
+    high: np.ndarray
+    """The answer for each chain, (chain,), whether it was too high at the end of the second half."""
+    stranded: int
+    """The number of chains that went where others are."""
+    gradients: int
+    """The gradients spent."""
+
+
+def _settle(context: WarmupContext, state: RunState, num: int) -> Settled:
+    """Make ``num`` moves at beta = 1, and as many again while chains are on their way.
+
+    Half of the moves find the step size and how draws spread; the other half the step size under the metric made from
+    that, and the mean energy. Chains that are on their way show the lengths of another place, so it all begins anew.
+    """
+    given, dim = context.plan.kernel, state.sahmc.chains.position.shape[1]
+    stranded, spent = 0, 0
+    for repeat in range(1 + MOST_REPEATS):
+        learnt = _learn_spread(context, state, num // 2)
+        kernel = learnt.kernel
+        if given.may_be_dense and dim <= LAPLACE_DIM:
+            covariance, cost = _correlations(context, learnt.state, learnt.variance)
+            spent += cost
+            kernel = kernel if covariance is None else kernel.with_covariance(covariance)
+        made = run_at_temperature(context, "pilot", learnt.state, kernel, 1.0, learnt.step_size, num - learnt.moves)
+        energies = np.asarray(made.draws.total_energy, float)
+        rescued = rescue(context, made.state, learnt.variance, energies, may_fall=False)
+        state, stranded = rescued.state, max(stranded, learnt.stranded, rescued.stranded)
+        spent += learnt.gradients + made.gradients + rescued.gradients
+        if repeat == MOST_REPEATS or not are_on_their_way(made.draws.position[:, ~rescued.high]):
+            break
+    return Settled(learnt, kernel, made, state, rescued.high, stranded, spent)
 
 
 class Learnt(NamedTuple):

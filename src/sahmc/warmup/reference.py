@@ -117,7 +117,7 @@ def stay_in_modes(
     reference may need heavy tails.
     """
     plan = context.plan
-    state = _spread(context, state, found)
+    state = in_known_modes(context, state, found)
     made = run_at_temperature(context, "climb", state, kernel, 1.0, pilot.step_size, plan.stay_moves, thin=4)
     late = np.asarray(made.draws.position)[len(made.draws.energy) // SETTLING :]
     finder = finder.anew(late) if found.elsewhere else finder.with_draws(late)
@@ -212,7 +212,7 @@ def come_down(context: WarmupContext, kernel: Kernel, pilot: Pilot, stay: Stay) 
     return Referred(inner, record, well, done.climb, done.state, done.draws, done.gradients)
 
 
-def _spread(context: WarmupContext, state: RunState, found: Found) -> RunState:
+def in_known_modes(context: WarmupContext, state: RunState, found: Found) -> RunState:
     """Return the chains put into all known modes, turn by turn; where there is but one, they stay where they are.
 
     They stay too where most of the mass is far from any minimum: chains know better where it is. They do not where

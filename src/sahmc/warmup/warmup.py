@@ -13,7 +13,7 @@ from sahmc.kernels.base import Kernel
 from sahmc.kernels.jump import Jump
 from sahmc.kernels.symmetric import among_copies
 from sahmc.landscape.fold import Fold
-from sahmc.landscape.mode_finder import ModeFinder
+from sahmc.landscape.mode_finder import Found, ModeFinder
 from sahmc.landscape.modes import Modes, no_modes
 from sahmc.models.group import Group
 from sahmc.models.symmetries import Symmetries
@@ -29,7 +29,7 @@ from sahmc.warmup.explore import Landscape, explore
 from sahmc.warmup.ladder import Ladder, build_ladder, level_steps, starting_theta
 from sahmc.warmup.pilot import PilotOutcome, mixing, run_pilot
 from sahmc.warmup.quotient import Quotient
-from sahmc.warmup.reference import Beside
+from sahmc.warmup.reference import Beside, in_known_modes
 from sahmc.warmup.tempered import WarmupContext
 from sahmc.warmup.top import Top, choose_top
 
@@ -98,6 +98,8 @@ def warm_up(context: WarmupContext, state: RunState, save: bool = False, shown: 
     dtype = state.sahmc.chains.position.dtype
     piloted = run_pilot(context, state)
     explored = explore(context, piloted, shown)
+    if explored.found is not None and explored.found.elsewhere:
+        piloted, explored = _elsewhere(context, piloted, explored, explored.found)
     context = replace(context, fold=None if explored.quotient is None else explored.quotient.fold)
     top = choose_top(context, piloted, explored)
     context, plan, pilot, found, kernel = top.context, top.context.plan, top.pilot, top.found, top.kernel
@@ -142,6 +144,24 @@ def warm_up(context: WarmupContext, state: RunState, save: bool = False, shown: 
         prior_mass=top.prior_mass if given_up or top.referred is not None else None,
         symmetries=_used(explored.symmetries, explored.quotient),
         refuted=_refuted(plan.symmetries, explored.symmetries),
+    )
+
+
+def _elsewhere(
+    context: WarmupContext, piloted: PilotOutcome, explored: Landscape, found: Found
+) -> tuple[PilotOutcome, Landscape]:
+    """Return the outcome of a second pilot run and search, from modes that hold far more mass than the first saw.
+
+    What the first learnt is that of another place: lengths, step size, energies. All that it cost is counted.
+    """
+    second = run_pilot(context, in_known_modes(context, explored.state, found))
+    again = explore(context, second, found.minima)
+    return (
+        second._replace(gradients=piloted.gradients + second.gradients),
+        again._replace(
+            gradients=explored.gradients + again.gradients,
+            gradients_modes=explored.gradients_modes + again.gradients_modes,
+        ),
     )
 
 
