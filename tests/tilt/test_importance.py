@@ -6,6 +6,7 @@ from sahmc.tilt.importance import (
     error_of_mean,
     kish_efficiency,
     log_normalise,
+    rank_rhat,
     resample_rows,
     split_rhat,
     systematic_resample,
@@ -70,6 +71,19 @@ def test_the_autocorrelation_time_is_that_of_arviz(phi):
         ours = 2 * chains * (draws // 2) / autocorrelation_time(values)
         assert ours == pytest.approx(theirs, rel=1e-9)
     assert np.isnan(autocorrelation_time(np.full((2, 50), np.nan)))
+
+
+@pytest.mark.parametrize(("chains", "draws"), [(2, 8), (4, 51), (32, 200)])
+def test_rhat_is_that_of_arviz(chains, draws):
+    array_stats = pytest.importorskip("arviz_stats.base").array_stats
+    values = np.random.default_rng(0).normal(size=(chains, draws, 4)) * [1.0, 1e-6, 1e6, 3.0]
+    values[0, :, 1] += 2e-6
+    values[..., 2] = np.round(values[..., 2], -6)  # many are equal
+    values[..., 3] = np.round(values[..., 3]) == 0.0
+    for ours, method in ((split_rhat, "split"), (rank_rhat, "rank")):
+        theirs = array_stats.rhat(values, chain_axis=0, draw_axis=1, method=method)
+        assert ours(values) == pytest.approx(theirs, rel=1e-9)
+        assert ours(values + np.arange(chains)[:, None, None]) != pytest.approx(theirs, rel=0.01)  # the broken twin
 
 
 def test_a_few_heavy_draws_are_not_called_many():

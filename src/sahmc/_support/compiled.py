@@ -2,22 +2,68 @@
 
 from __future__ import annotations
 
+import functools
+import os
 from collections.abc import Callable, Hashable
 from typing import Any
 
 import jax
 
+from sahmc._support.platform import on_accelerator
+
 MOST_PROGRAMS = 8
 """The number of models whose compiled code is kept."""
-_functions: list[Any] = []
+QUICK = {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False}
+"""The compiler options on a CPU. A default run takes seconds, and its programs take longer to compile than to run."""
+_functions: list[Compiled] = []
 _programs: set[Hashable] = set()
 
 
+class Compiled:
+    """A function compiled by ``jax.jit``, on a CPU with QUICK options where it is not part of another program."""
+
+    def __init__(self, fn: Callable[..., Any], **options: Any):
+        functools.update_wrapper(self, fn)
+        self._fn, self._options = fn, options
+        self._usual: Any = jax.jit(fn, **options)
+
+    @functools.cached_property
+    def _quick(self) -> Any:
+        return jax.jit(self._fn, compiler_options=_accepted(), **self._options)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        inside = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((args, kwargs)))
+        return (self._usual if inside or on_accelerator() else self._quick)(*args, **kwargs)
+
+    def _cache_size(self) -> int:
+        """Return the number of programs that were compiled, on whichever kind of device."""
+        return max(self._usual._cache_size(), self._quick._cache_size())
+
+    def clear_cache(self) -> None:
+        """Let go of all programs."""
+        self._usual.clear_cache()
+        self._quick.clear_cache()
+
+
 def compiled(fn: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-    """Return ``jax.jit`` of a function that takes traced functions, with its ``options``."""
-    made: Any = jax.jit(fn, **options)
+    """Return a function that takes traced functions, compiled with the ``options`` of ``jax.jit``."""
+    made = Compiled(fn, **options)
     _functions.append(made)
     return made
+
+
+@functools.cache
+def _accepted() -> dict[str, Any]:
+    """Return those of the QUICK options that this version of JAX knows, and that the user has not set."""
+    found = {}
+    for name, value in QUICK.items():
+        try:
+            jax.jit(lambda x: x + 1, compiler_options={name: value})(0)
+        except Exception:  # an option that this version does not know
+            continue
+        if name not in os.environ.get("XLA_FLAGS", ""):
+            found[name] = value
+    return found
 
 
 def make_room(program: Hashable) -> None:

@@ -10,10 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
 
 from sahmc.landscape.basins import BasinMap
 from sahmc.landscape.probes import Look, Pictures
@@ -21,8 +18,8 @@ from sahmc.results.warmup_record import SEARCH_PLACES, SearchPower
 
 NEEDLES = dict(zip(SEARCH_PLACES, (60, 80, 60), strict=True))
 """The number of needles that are put at each kind of place."""
-SIZES = (64, sum(NEEDLES.values()))
-"""The numbers of needles for which a program is compiled."""
+AT_ONCE = 16
+"""The number of needles whose distances to all probes are held in memory at once."""
 LOG2_WIDTHS, FULL_DIM = np.arange(-3.0, 0.1, 0.375), 8
 """The logs of the widths of needles in up to FULL_DIM dimensions; in more, the least volume is the same."""
 FEWEST_NEEDLES = 8
@@ -50,11 +47,9 @@ def measure_power(basins: BasinMap, looks: list[Look], seed: int) -> SearchPower
     owner = pictures.owner(centres)
     needed = np.full((len(centres), len(widths)), np.inf)
     for look in looks:
-        highest = np.finfo(np.float32).max
-        probes = jnp.asarray(look.position), jnp.asarray(np.minimum(look.energy, highest), jnp.float32)
         for k in np.unique(owner) if len(look.energy) else []:
             mine = np.flatnonzero(owner == k)
-            needed[mine] = np.minimum(needed[mine], _needed(pictures, int(k), centres[mine], look, probes))
+            needed[mine] = np.minimum(needed[mine], _needed(pictures, int(k), centres[mine], look))
     seen = needed[..., None] <= LOG_ODDS
     own = _log_peak(pictures, owner[:, None])[..., None] + LOG_ODDS > -base[:, None, None] + DOMINATED
     found, ends = list[Any](), np.cumsum(list(NEEDLES.values()))[:-1]
@@ -81,19 +76,12 @@ def _log_peak(pictures: Pictures, mode: np.ndarray | int) -> np.ndarray:
     return pictures.log_total - pictures.log_width[mode] - pictures.dim * np.log(needle_widths(pictures.dim))
 
 
-def _needed(pictures: Pictures, mode: int, centres: np.ndarray, look: Look, probes: tuple[Array, Array]) -> np.ndarray:
-    """Return the log odds of the mass that needles must have to be seen, (centre, width); inf if none will do.
-
-    ``probes`` are the positions and energies of the look, on the device.
-    """
+def _needed(pictures: Pictures, mode: int, centres: np.ndarray, look: Look) -> np.ndarray:
+    """Return the log odds of the mass that needles must have to be seen, (centre, width); inf if none will do."""
     widths = needle_widths(pictures.dim)
     found = np.full((len(centres), len(widths)), np.inf)
-    room = next(size for size in SIZES if size >= len(centres))
-    padded = np.resize(centres, (room, pictures.dim))
     whiten = np.linalg.inv(pictures.factor[mode]) if pictures.has_factors else np.eye(pictures.dim)
-    known = padded, pictures.minimum[mode], whiten, 0.5 / widths**2
-    nearest = _nearest(*(jnp.asarray(part, jnp.float32) for part in known), *probes)
-    bests = np.asarray(nearest)[:, : len(centres)]
+    bests = _nearest(centres, pictures.minimum[mode], whiten, 0.5 / widths**2, look)
     squares = np.sum(((centres - look.position[bests]) @ whiten.T) ** 2, axis=2)
     peak = _log_peak(pictures, mode)
     for j, (width, best, square) in enumerate(zip(widths, bests, squares[..., None], strict=True)):
@@ -105,25 +93,21 @@ def _needed(pictures: Pictures, mode: int, centres: np.ndarray, look: Look, prob
     return found
 
 
-@jax.jit
 def _nearest(
-    centres: Float[Array, "centres dim"],
-    minimum: Float[Array, " dim"],
-    whiten: Float[Array, "dim dim"],
-    narrow: Float[Array, " widths"],
-    points: Float[Array, "points dim"],
-    energy: Float[Array, " points"],
-) -> Int[Array, "widths centres"]:
-    """Return the point at which needles of all widths at each centre exceed the rest most.
+    centres: np.ndarray, minimum: np.ndarray, whiten: np.ndarray, narrow: np.ndarray, look: Look
+) -> np.ndarray:
+    """Return the point of a look at which needles at each centre exceed the rest most, for each width (width, centre).
 
     Distances are in units of the width of a mode, by its ``minimum`` and the matrix ``whiten``. ``narrow`` is 1 / 2 w^2
     for each width w.
     """
-    with jax.default_matmul_precision("highest"):
-        one, two = ((part - minimum) @ whiten.T for part in (centres, points))
-        square = jnp.maximum(jnp.sum(one**2, axis=1)[:, None] + jnp.sum(two**2, axis=1) - 2 * one @ two.T, 0.0)
-
-    def at(scale: Float[Array, ""]) -> Any:
-        return jnp.argmin(square * scale - energy, axis=1)
-
-    return jax.lax.map(at, narrow)
+    energy = np.minimum(look.energy, np.finfo(np.float32).max).astype(np.float32)
+    one, two = (((part - minimum) @ whiten.T).astype(np.float32) for part in (centres, look.position))
+    found = np.empty((len(narrow), len(centres)), int)
+    length = np.sum(two**2, axis=1)
+    for i in range(0, len(one), AT_ONCE):
+        block = one[i : i + AT_ONCE]
+        square = np.maximum(np.sum(block**2, axis=1)[:, None] + length - 2 * block @ two.T, 0.0)
+        for j, scale in enumerate(narrow.astype(np.float32)):
+            found[j, i : i + AT_ONCE] = np.argmin(square * scale - energy, axis=1)
+    return found
