@@ -250,7 +250,7 @@ def test_the_papers_form_visits_regions_as_desired(set2):
 
 
 def papers_form(gain, **options):
-    """The paper's form as the README has it, on three equal modes of which chains start in the middle one, at U = 0."""
+    """Return a run of the paper's form (docs/reproduction.md) on three equal modes; chains start in the middle one."""
     centres = jnp.array([[-8.0, -8.0], [6.0, 6.0], [0.0, 0.0]])
     return sahmc.sample(
         lambda x: jax.nn.logsumexp(-0.5 * jnp.sum((x - centres) ** 2, axis=-1)),
