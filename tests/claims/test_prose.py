@@ -1,8 +1,9 @@
-"""How the source speaks: a function's docstring begins with a verb, a class's and a constant's with something else."""
+"""How source and pages speak: a function's docstring begins with a verb, and sentences of pages are short."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -26,6 +27,14 @@ VERBS = set(WORDS.split())
 """Verbs with which docstrings of functions begin; add one that is missing."""
 FRAGMENTS = ("Of ", "Whose ", "Which ", "And ", "With ", "Without ", "For ")
 """Beginnings of what is no whole sentence."""
+
+
+ROOT = Path(__file__).parent.parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+WRITTEN = [page for page in PAGES if "results" not in page.parts and not page.stem.endswith(("_table", "_bars"))]
+"""The pages that people wrote; commands made the others."""
+MOST_WORDS, MOST_ON_AVERAGE = 35, 15.0
+"""The most words of a sentence, and of one on average, on a page."""
 
 
 class Said:
@@ -87,3 +96,23 @@ def test_a_fragment_is_caught(monkeypatch, tmp_path):
     )
     caught = [fault.split(": ")[1] for fault in faults(tmp_path / "a.py")]
     assert sorted(caught) == ["begin with a noun", "begin with a verb"]
+
+
+def sentences(text: str) -> list[int]:
+    """The number of words of each sentence of a page: no code, tables, headings or addresses of links."""
+    text = re.sub(r"^\s*(```|:::|---\n|\$\$).*?(```|:::|---|\$\$)\s*$", "", text, flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r"^\s*([|#<]|!\[).*$", "", text, flags=re.MULTILINE)
+    text = re.sub(r"`[^`]+`|\$[^$]+\$", "code", re.sub(r"\]\([^)]*\)", "]", text))
+    paragraphs = re.split(r"\n\s*(?:\n|[-*+] |\d+\. )", text)
+    parts = [part for paragraph in paragraphs for part in re.split(r"(?<=[.!?])[)*\"]*\s+", paragraph)]
+    return [len(words) for part in parts if (words := re.findall(r"[A-Za-z][\w'-]*", part))]
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: str(page.relative_to(ROOT)))
+def test_sentences_of_pages_are_short(page):
+    lengths = sentences(page.read_text())
+    assert max(lengths) <= MOST_WORDS and sum(lengths) / len(lengths) <= MOST_ON_AVERAGE
+
+
+def test_a_long_sentence_is_caught():
+    assert max(sentences("A short one.\n\n- " + "word " * 36 + "\n\n```sh\n" + "code " * 50 + "\n```\n")) == 36
