@@ -18,8 +18,6 @@ SWITCH = "SAHMC_PROGRAM_CACHE"
 """The environment variable that names another folder, or is "off"."""
 FOLDER = "jax_compilation_cache_dir"
 """The setting of JAX that holds the folder."""
-LEAST_SECONDS = 0.2
-"""The seconds that a program must take to compile to be kept."""
 MOST_BYTES = 2**30
 """The most bytes that are kept; programs used longest ago go first."""
 OWN_FOLDER = re.compile(r"^jax-.*-[0-9a-f]{12}$")
@@ -48,7 +46,7 @@ def keep_programs() -> Path | None:
         return None
     _make_room(root)
     jax.config.update(FOLDER, str(folder))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", LEAST_SECONDS)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # small ones too: there are many
     look_for_cache_again()  # JAX asks once, at the first program, whether there is a folder
     return folder
 
