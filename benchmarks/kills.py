@@ -76,7 +76,9 @@ def once(kind: str, folder: Path, process: int, port: int, report: int, after: f
         if kind == "warm":
             start = sahmc.sample(lambda x: log_density(x - 0.3), start, **TWO_MODES)
         results = [sahmc.sample(log_density, start, **options)]
-    print("digest", "+".join(f"{digest(result.record)}:{result.num_gradients}" for result in results), count, flush=True)
+    print(
+        "digest", "+".join(f"{digest(result.record)}:{result.num_gradients}" for result in results), count, flush=True
+    )
 
 
 def _counted(run_chunk, arm):
