@@ -197,8 +197,9 @@ def test_the_number_that_was_probably_meant_is_said(given, said):
 def test_what_is_no_model_is_told_where_to_go():
     from numpyro.infer import NUTS
 
-    with pytest.raises(ValueError, match=r"from_stan\('model.stan', data"):
-        sahmc.sample("model.stan")
+    for file in ("model.stan", Path("model.stan")):
+        with pytest.raises(ValueError, match=r"from_stan\('model.stan', data"):
+            sahmc.sample(file)
     with pytest.raises(ValueError, match="pass the model itself, the function"):
         sahmc.sample(NUTS(lambda: None))
 
