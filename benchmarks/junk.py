@@ -87,12 +87,13 @@ JUNK = {
 TINY = {"draws": 6, "tune": 12, "chains": 4, "random_seed": 0, "progressbar": False}
 HUGE: set[tuple[str, str]] = set()  # arguments that are right, but that nobody waits for
 RETURNED = {"Comparison", "EnergyBarrier", "Finding", "Involution", "Progress", "Result", "SAHMCState", "TiltedTarget"}
-RETURNED |= {"Check", "EvidenceTarget", "Target"}
-"""Classes of what functions return: users call their methods, and do not make them."""
+RETURNED |= {"Check", "DataSetError", "EvidenceTarget", "Target"}
+"""Classes of what functions return or raise: users call their methods, and do not make them."""
 METHODS = {"Comparison": ["plot"], "EnergyPartition": ["uniform"], "TemperatureLadder": ["geometric"]}
-METHODS["TiltedTarget"] = ["build", "evaluate"]
+METHODS |= {"TiltedTarget": ["build", "evaluate"], "EvidenceTarget": ["mass_z"], "Target": ["worst_z"]}
 METHODS["Result"] = [name for name in dir(sahmc.Result) if name[0] != "_" and callable(getattr(sahmc.Result, name))]
-"""The methods of each class that users call."""
+"""The methods of each class that users call, if they take an argument."""
+KNOWN = sahmc.testing.SUITE, sahmc.testing.EVIDENCE
 
 
 def normal(x):
@@ -188,6 +189,7 @@ def usual_arguments():
         "datasets": [1.0, 2.0],
         "draw": lambda size, rng: rng.normal(size=(size, 2)),
         "example": jnp.zeros(2),
+        "found": result.expectation(),
         "kernel": sahmc.HMC(0.1, 3, "unit"),
         "logdensity_fn": normal,
         "mcmc": None,
@@ -249,7 +251,8 @@ def public():
                 yield name, getattr(home, name)
     for name, methods in METHODS.items():
         for method in methods:
-            yield f"{name}.{method}", getattr(getattr(sahmc, name), method)
+            home = sahmc if name in sahmc.__all__ else sahmc.testing
+            yield f"{name}.{method}", getattr(getattr(home, name), method)
 
 
 def all_calls():
@@ -257,6 +260,7 @@ def all_calls():
     usual = usual_arguments()
     columns = {name: np.ones(2) for name in ("log_evidence", "log_evidence_error", "probability", "probability_error")}
     owners = {"Result": usual["result"], "TiltedTarget": usual["target"]}
+    owners["Target"], owners["EvidenceTarget"] = (next(iter(some.values()))() for some in KNOWN)
     owners["Comparison"] = sahmc.Comparison(["one", "two"], columns)
     for where, made in public():
         named = dict(inspect.signature(made).parameters)

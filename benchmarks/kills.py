@@ -71,7 +71,7 @@ def once(kind: str, folder: Path, process: int, port: int, report: int, after: f
         results = [_late(options)]
     else:
         if kind.startswith("until"):
-            options |= {"until": sahmc.Precision(mass=0.02)}
+            options |= {"until": sahmc.Precision(mass=0.01)}  # some rounds; 90,000 gradients end the last one early
             options |= {"until-gradients": {"max_gradients": 90_000}, "until-time": {"max_time": 1e4}}.get(kind, {})
         if kind == "warm":
             start = sahmc.sample(lambda x: log_density(x - 0.3), start, **TWO_MODES)

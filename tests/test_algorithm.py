@@ -114,6 +114,8 @@ GOOD = TiltedTarget.build(lambda x: -x @ x, jnp.zeros(2), NoTilt())
         (lambda: step(state=None), "state must be a SAHMCState"),
         (lambda: step(kernel="hmc"), "kernel must be a kernel"),
         (lambda: step(gain="x"), "gain must be a number"),
+        (lambda: step(gain=10**400), "gain must be a number"),
+        (lambda: step(gain=np.array(["a", "b"])), "gain must be a number"),
         (lambda: step(desired=jnp.ones(3)), "desired must be an array of 1 numbers"),
     ],
 )

@@ -18,6 +18,7 @@ import pytest
 import sahmc
 from sahmc._support.processes import Processes
 from sahmc.results.records import Finding
+from sahmc.run import loop
 from sahmc.run.loop import run_chunk
 from sahmc.sampling.many import _is_of_numpyro, _require_data, _warn
 
@@ -240,16 +241,33 @@ def test_a_log_density_that_could_take_the_data_for_a_position_is_none_of_numpyr
         _is_of_numpyro(of_numpyro, (DATA[0], "wide"), {})
 
 
-def test_dask_with_a_scheduler_and_two_workers_gives_the_same_bits(tmp_path):
+def dying_in_mid_draw(x, data, marker):
+    """A log density that ends its process, the first time that it has one, when some moves were made."""
+    if marker and not os.path.exists(marker):
+        usual, moves = loop.run_chunk, []
+
+        def run_chunk(*args):
+            moves.append(1)
+            if len(moves) == 4:
+                open(marker, "w").close()
+                os._exit(9)
+            return usual(*args)
+
+        loop.run_chunk = run_chunk
+    return log_density(x, data)
+
+
+def test_dask_with_a_scheduler_and_two_workers_gives_the_same_bits_though_one_is_killed_in_mid_draw(tmp_path):
     distributed = pytest.importorskip("distributed")
     options = dict(random_seed=0, progressbar=False, **SHORT)
     here = sahmc.sample_many(log_density, DATA[:2], START, **options)
     cluster = distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, dashboard_address=None, local_directory=str(tmp_path)
     )
+    sets = [(DATA[0], ""), (DATA[1], str(tmp_path / "died"))]
     with cluster, distributed.Client(cluster) as client:
-        there = sahmc.sample_many(log_density, DATA[:2], START, executor=client.get_executor(), **options)
-    assert all(map(same, here, there))
+        there = sahmc.sample_many(dying_in_mid_draw, sets, START, executor=client.get_executor(), **options)
+    assert all(map(same, here, there)) and (tmp_path / "died").exists()
 
 
 def test_a_log_tells_how_many_data_sets_are_done(caplog):

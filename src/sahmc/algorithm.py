@@ -119,7 +119,7 @@ def _require_numbers(gain: Any, desired: Any, state: SAHMCState) -> None:
     regions = state.theta.theta.shape[-1]
     for value, shape, name in ((gain, (), "gain"), (desired, (regions,), "desired")):
         has = np.shape(value) if isinstance(value, (jax.Array, np.ndarray, np.generic, float, int)) else None
-        kind = None if has is None else jnp.result_type(value)
+        kind = None if has is None else value.dtype if hasattr(value, "dtype") else np.asarray(value).dtype
         real = kind is not None and (jnp.issubdtype(kind, np.floating) or jnp.issubdtype(kind, np.integer))
         ok = has in ((), shape) and real
         what = type(value).__name__ if has is None else f"shape {has} of {kind}"

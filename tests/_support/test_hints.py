@@ -25,6 +25,11 @@ def test_the_name_here_is_said(given, said):
         sahmc.sample(lambda x: -x @ x, **{given: 1})
 
 
+def test_resume_has_hints_too():
+    with pytest.raises(TypeError, match=r"resume\(\) has no argument 'draw': it is called 'draws' here"):
+        sahmc.resume("run", draw=3)
+
+
 def test_names_are_those_of_sample_and_none_is_two_things():
     known = inspect.signature(sahmc.sample).parameters
     assert set(NAMES) <= set(known)

@@ -1,6 +1,7 @@
 """Bad input is refused before anything is compiled, with what must hold, what was given and what to do."""
 
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -152,6 +153,24 @@ def test_a_model_is_a_density_or_prior_and_likelihood():
             sahmc.Model(**parts)
 
 
+def test_the_junk_run_calls_all_that_the_docs_call_public():
+    junk = pytest.importorskip("junk")
+    called = {name.partition("(")[0] for name, _, _ in junk.all_calls()}
+    docs, wanted, owner = (Path(__file__).parents[2] / "docs" / "api.md").read_text(), set(), ""
+    for kind, full, members in re.findall(r"auto(function|class):: ([\w.]+)|:members: (.*)", docs):
+        owner = full or owner
+        home, _, name = owner.rpartition(".")
+        if home in ("sahmc", "sahmc.testing", "sahmc.numpyro"):
+            wanted |= {name} if kind else {f"{name}.{member}" for member in members.split(", ")}
+    wanted |= {f"Result.{name}" for name in junk.METHODS["Result"]}
+    properties_and_no_arguments = {
+        *("Comparison.has_loo", "Comparison.tables", "Comparison.to_dataframe", "Target.truth"),
+        *("Leapfrog", "MinimumNorm", "NoTilt", "UnitMetric", "Result.rejections", "sensor_network"),
+    }
+    compiled = {"Target.indicators", "Target.answers"}
+    assert wanted - called == {*properties_and_no_arguments, *compiled, *junk.RETURNED} & wanted
+
+
 def test_junk_gets_a_clear_error():
     """In all that a run is made of, without sampling from it, and without the checks of types that tests make."""
     script = Path(__file__).parents[2] / "benchmarks" / "junk.py"
@@ -197,8 +216,9 @@ def test_the_number_that_was_probably_meant_is_said(given, said):
 def test_what_is_no_model_is_told_where_to_go():
     from numpyro.infer import NUTS
 
-    with pytest.raises(ValueError, match=r"from_stan\('model.stan', data"):
-        sahmc.sample("model.stan")
+    for file in ("model.stan", Path("model.stan")):
+        with pytest.raises(ValueError, match=r"from_stan\('model.stan', data"):
+            sahmc.sample(file)
     with pytest.raises(ValueError, match="pass the model itself, the function"):
         sahmc.sample(NUTS(lambda: None))
 

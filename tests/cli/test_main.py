@@ -167,6 +167,9 @@ def test_a_crash_is_told_apart_from_bad_input(tmp_path, capsys, monkeypatch):
     assert code == 1 and "RuntimeError: no such file of mine" in err and "--debug" in err and "Traceback" not in err
     with pytest.raises(RuntimeError, match="of mine"):
         main(["sample", "crash.py", "--init", "0,0", *QUICK, "--debug"])
+    (tmp_path / "leaves.py").write_text("import sys\n\ndef log_density(x):\n    sys.exit(0)\n")
+    code, _, err = said(capsys, "sample", "leaves.py", "--init", "0,0", *QUICK)
+    assert code == 1 and "SystemExit: 0" in err
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(tmp_path):

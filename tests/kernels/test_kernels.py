@@ -1,7 +1,10 @@
 """Every kernel of the registry keeps the contract, and the contract sees what is broken."""
 
+import inspect
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from sahmc import (
@@ -183,6 +186,9 @@ def test_a_kernel_that_forgets_to_reject_is_caught_at_energies_that_are_not_numb
 def test_the_parts_to_check_must_be_known():
     with pytest.raises(ValueError, match="only must be one of"):
         check_kernel(HMC(0.5, 5), only=("beauty",))
+    for given in ({"only": np.zeros(2)}, {"cases": jax.random.key(0)}):
+        with pytest.raises(ValueError, match="must be a list of names"):
+            inspect.unwrap(check_kernel)(HMC(0.5, 5), **given)
 
 
 VARIANTS = {

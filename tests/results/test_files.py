@@ -17,6 +17,7 @@ import xarray as xr
 from records import differences
 
 import sahmc
+from sahmc.models.model import Labels
 from sahmc.results import stores
 
 pytest.importorskip("matplotlib").use("Agg")
@@ -289,16 +290,45 @@ def test_a_store_whose_save_was_ended_between_old_and_new_is_put_back(result, tm
         result.save(path)
 
 
-@pytest.mark.parametrize("name", ["chain", "draw", "..", "a\0b", "x" * 300])
+@pytest.mark.parametrize(
+    "name", ["chain", "draw", "..", "/", "a\0b", "x" * 300, "zarr.json", ".zarray", "\ud800", "a_dim_0", "b.c"]
+)
 def test_names_that_no_file_can_hold_are_refused_at_once(name):
-    with pytest.raises(ValueError, match="names that a tree of ArviZ and a file can hold"):
-        sahmc.sample(lambda p: -0.5 * p[name] ** 2, {name: 0.0}, progressbar=False)
+    start = {name: 0.0, "a": jnp.zeros(2), "b/c": 0.0}
+    with pytest.raises(ValueError, match="names that a tree of ArviZ and a file can hold") as told:
+        sahmc.sample(lambda p: -0.5 * p[name] ** 2, start, progressbar=False)
+    assert "To fix it" in str(told.value)
 
 
-def test_a_backslash_in_a_name(tmp_path):
-    name = r"$\mu$"
-    result = sahmc.sample(lambda p: -0.5 * p[name] ** 2, {name: 0.0}, draws=20, tune=100, progressbar=False)
-    result.save(tmp_path / "run.nc")
-    assert name in sahmc.Result.load(tmp_path / "run.nc").to_datatree()["posterior"]
-    with pytest.raises(ValueError, match="no backslash"):
-        result.save(tmp_path / "run.zarr")
+def test_names_that_are_the_same_once_dicts_are_flat_are_refused_at_once():
+    with pytest.raises(ValueError, match="must have different names"):
+        sahmc.sample(lambda p: -0.5 * p["a.b"] ** 2, {"a.b": 0.0, "a": {"b": 0.0}})
+
+
+def test_axes_of_a_model_have_names_of_their_own(result):
+    """A variable of that name would be taken for a coordinate, and disappear."""
+    model = sahmc.Model(log_density=lambda p: -0.5 * jnp.sum(p["a"] ** 2), labels=Labels(dims={"a": ["a"]}))
+    with pytest.raises(ValueError, match="the name of an axis"):
+        sahmc.sample(model, {"a": jnp.zeros(2)})
+    for dims in ({"x": ["x"]}, {"x": ["draw"]}):
+        for call in (result.assign_coords, result.to_datatree):
+            with pytest.raises(ValueError, match="names that no variable has"):
+                call(coords={}, dims=dims)
+
+
+@pytest.mark.parametrize("store", ["run.nc", "run.zarr"])
+def test_backslashes_in_names_come_back(tmp_path, store):
+    names = (r"$\mu$", "\\", "a%5Cb", "a\\b")
+    model = sahmc.Model(
+        log_density=lambda p: sum(-0.5 * jnp.sum(p[name] ** 2) for name in names),
+        labels=Labels(coords={r"\place": [10, 20]}, dims={r"$\mu$": [r"\place"]}),
+    )
+    start = {name: jnp.zeros(2) for name in names}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = sahmc.sample(model, start, draws=20, tune=40, chains=4, random_seed=0, progressbar=False)
+    result.save(tmp_path / store)
+    back = sahmc.Result.load(tmp_path / store)
+    assert differences(back.record, result.record) == []
+    assert back.to_datatree().equals(result.to_datatree())
+    assert list(back.to_datatree()["posterior"].coords[r"\place"].values) == [10, 20]

@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         print(f"sahmc: {error}", file=sys.stderr)
         return CRASHED if getattr(error, "errno", None) in FULL else WRONG
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # the last from a model that leaves: that is no success
         if arguments.debug:
             raise
         print(f"sahmc: {type(error).__name__}: {error}\n(--debug shows where it comes from)", file=sys.stderr)

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
+from os import PathLike
 from typing import Any
 
 from sahmc._support.validate import require
@@ -73,8 +74,8 @@ def as_model(model: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] |
 
 def _advice(model: Any) -> str:
     """Return what to pass in place of something that is no model."""
-    if isinstance(model, str) and model.endswith(".stan"):
-        return f"pass sahmc.from_stan({model!r}, data=...)"
+    if isinstance(model, (str, PathLike)) and str(model).endswith(".stan"):
+        return f"pass sahmc.from_stan({str(model)!r}, data=...)"
     if type(model).__module__.startswith("numpyro."):
         return "pass the model itself, the function with numpyro.sample in it, and its arguments as model_args=(...)"
     return "pass a function"

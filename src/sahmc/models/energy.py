@@ -15,7 +15,7 @@ from sahmc._support.traced import TracedFunction, trace
 from sahmc._support.types import PositionFn, Unravel
 from sahmc._support.validate import require
 from sahmc.models.model import Model
-from sahmc.models.positions import Unpacker, called, named, require_storable
+from sahmc.models.positions import Unpacker, called, require_storable
 
 Vector = Float[Array, " dim"]
 """A flat position."""
@@ -120,7 +120,7 @@ def trace_keep(keep: PositionFn, unpack: Unpacker, example: Vector) -> TracedFun
     """
     kept = _traced(lambda flat: jax.tree.map(jnp.asarray, called(keep, unpack(flat), "keep")), example, "keep")
     require(kept.returns.num_leaves, "keep must return arrays", "none", "return what you want to look at")
-    require_storable(named(jax.eval_shape(kept, example)))
+    require_storable(jax.eval_shape(kept, example))
     return kept
 
 

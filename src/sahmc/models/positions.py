@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,8 @@ from sahmc.models.model import Labels, Model
 
 AXES, MOST_NAME = ("chain", "draw"), 200
 """The names that variables cannot have, and the most bytes of one: files add a few to it."""
+NO_FILES = ("", ".", "..", "zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
+"""Other names that they cannot have: a file or a Zarr store has them for something else."""
 VECTORS_AT_ONCE = 4096
 """The number of vectors whose variables are computed at once."""
 
@@ -67,18 +69,41 @@ def called(function: PositionFn, position: Position, what: str) -> Any:
         raise ValueError(f"{must}; got {key!r}. To fix it, use one of these, or start from a dict with it.") from error
 
 
-def require_storable(names: Iterable[str]) -> None:
-    """Raise ``ValueError`` for the name of a variable that no tree or file can hold, before anything is sampled."""
-    for name in names:
+def require_storable(tree: Any, dims: Mapping[str, Sequence[str]] | None = None) -> None:
+    """Raise ``ValueError`` for variables whose names no tree or file can hold, before anything is sampled.
+
+    ``tree`` holds the variables, or stand-ins for them, and ``dims`` the names of the axes of some of them.
+    """
+    variables, given = named(tree), dims or {}
+    written = {name: in_tree(name) for name in variables}
+    axes = {axis for name, x in variables.items() for axis in given.get(name, default_dims(written[name], x.ndim))}
+    for name, short in written.items():
         why = ""
-        if name in AXES:
+        if short in AXES:
             why = "the name of an axis of all draws"
-        elif "\0" in name or {".", ".."} & set(name.split("/")):
+        elif short in axes:
+            why = "the name of an axis of a variable"
+        elif short in NO_FILES or "\0" in name or name.encode("utf-8", "replace").decode() != name:
             why = "no name for a file"
         elif len(name.encode()) > MOST_NAME:
             why = f"longer than {MOST_NAME} bytes"
+        elif list(written.values()).count(short) > 1:
+            why = "the name of two, once each slash is a dot, as a tree needs it"
         must = "variables must have names that a tree of ArviZ and a file can hold"
-        require(not why, must, f"{name[:40]!r}, which is {why}", "rename it")
+        require(not why, must, f"{name[:40]}, which is {why}", "rename it")
+    ok = len(variables) == len(jax.tree.leaves(tree))
+    must = "variables must have different names, those of nested dicts joined by dots"
+    require(ok, must, ", ".join(variables), "rename one that is there twice")
+
+
+def in_tree(name: str) -> str:
+    """Return the name that a variable has in a tree: with a dot for each slash, which stands for a group there."""
+    return name.replace("/", ".")
+
+
+def default_dims(name: str, num: int) -> list[str]:
+    """Return the names that ArviZ gives to the axes of a variable that nobody has named."""
+    return [f"{name}_dim_{i}" for i in range(num)]
 
 
 @dataclass(frozen=True)
@@ -94,11 +119,11 @@ class Unpacker:
     def of(cls, model: Model, unravel: Unravel, example: jax.Array) -> Unpacker:
         """Return the unpacker for a model whose vectors are like ``example``."""
         if model.constrain is None:
-            require_storable(named(unravel(example)))
+            require_storable(unravel(example), model.labels.dims)
             return cls(unravel)
         constrain = model.constrain
         made = trace(lambda flat: jax.tree.map(jnp.asarray, constrain(unravel(flat))), example)
-        require_storable(named(jax.eval_shape(made, example)))
+        require_storable(jax.eval_shape(made, example), model.labels.dims)
         return cls(unravel, made)
 
     def __call__(self, flat: jax.Array) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 
 from sahmc._support.validate import require
 from sahmc.models.model import Labels
-from sahmc.models.positions import named
+from sahmc.models.positions import AXES, named
 from sahmc.results.records import RunRecord
 
 
@@ -20,6 +20,9 @@ def require_dims(variables: Mapping[str, Any], dims: Mapping[str, Any]) -> None:
         require(name in variables, f"dims must be those of a variable, which are {known}", name, "rename or drop it")
         named_axes = isinstance(dims[name], (list, tuple)) and all(isinstance(axis, str) for axis in dims[name])
         require(named_axes, "dims of a variable are a list of names", dims[name], 'write dims={"x": ["axis"]}')
+        taken = next((axis for axis in dims[name] if axis in (*AXES, *variables)), None)
+        must = "dims must have names that no variable has, nor an axis of all draws"
+        require(taken is None, must, taken, "choose another name")
 
 
 def with_coords(record: RunRecord, coords: Mapping[str, Any], dims: Mapping[str, Any]) -> Labels:

@@ -11,7 +11,7 @@ import numpy as np
 
 from sahmc._support.frozen import thawed
 from sahmc._support.validate import require
-from sahmc.models.positions import named
+from sahmc.models.positions import in_tree, named
 from sahmc.models.relabel import relabel
 from sahmc.results.coords import require_dims
 from sahmc.results.records import DrawRecord, Rejuvenated, RunRecord
@@ -77,7 +77,7 @@ def to_datatree(
     tree = arviz_base.from_dict(
         groups,
         coords={**labels.coords, **coords},
-        dims={**thawed(labels.dims), **dims},
+        dims={**{in_tree(name): own for name, own in thawed(labels.dims).items()}, **dims},
         save_warmup=True,
     )
     tree = readable(tree)
@@ -96,25 +96,16 @@ def add_relabelled(tree: xr.DataTree, record: RunRecord) -> xr.DataTree:
         return tree
     lp = np.asarray(tree["sample_stats"]["lp"])
     posterior = tree["posterior"].to_dataset()
-    values = {name: np.asarray(posterior[name.replace("/", ".")]) for name in named(record.draws.values)}
+    values = {name: np.asarray(posterior[in_tree(name)]) for name in named(record.draws.values)}
     moved = relabel(values, lp, np.ones(lp.shape), symmetries)
-    again = posterior.assign({k.replace("/", "."): (posterior[k.replace("/", ".")].dims, moved[k]) for k in values})
+    again = posterior.assign({in_tree(k): (posterior[in_tree(k)].dims, x) for k, x in moved.items()})
     tree["relabelled_posterior"] = xr.DataTree(again)
     return tree
 
 
 def tree_variables(values: Any) -> dict[str, Any]:
-    """Return variables by the names they have in a tree: with a dot for each slash, which stands for a group there."""
-    variables = named(values)
-    names = [name.replace("/", ".") for name in variables]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    require(
-        twice is None,
-        "variables must have different names once each slash is a dot, as a tree needs it",
-        [name for name in variables if name.replace("/", ".") == twice],
-        "rename one of them",
-    )
-    return dict(zip(names, variables.values(), strict=True))
+    """Return variables by the names they have in a tree; the beginning of a run has seen to it that they differ."""
+    return {in_tree(name): x for name, x in named(values).items()}
 
 
 def to_inferencedata(tree: xr.DataTree) -> arviz.InferenceData:

@@ -19,7 +19,16 @@ from sahmc.models.model import Labels
 from sahmc.models.positions import named
 from sahmc.results.datatree import to_datatree, tree_variables
 from sahmc.results.records import Counts, DrawRecord, Finding, ModeAssignment, RunRecord, ThetaRecord, ThetaTrace
-from sahmc.results.stores import CHECKSUM, Streamed, checksum, require_safe_zarr, restore, write_store
+from sahmc.results.stores import (
+    CHECKSUM,
+    Streamed,
+    checksum,
+    rename,
+    require_safe_zarr,
+    restore,
+    unescaped,
+    write_store,
+)
 from sahmc.results.warmup_record import Climb, LearntReference, Pilot, Rung, SearchPower, WarmupRecord
 from sahmc.tilt import TILTS
 from sahmc.tilt.importance import resample_rows
@@ -75,8 +84,6 @@ def save(record: RunRecord, path: str | PathLike[str], overwrite: bool) -> None:
     ``overwrite``, and stays until the new one is whole.
     """
     target = check_target(path, overwrite)
-    slanted = [name for name in tree_variables(record.draws.values) if "\\" in name and target.suffix == ".zarr"]
-    require(not slanted, "names in a Zarr store have no backslash", slanted, "save it as NetCDF, in a file like run.nc")
     index = resample_rows(record.weight, 0)
     tree = to_datatree(_hollow(record), index, None, {}, {}, _hollow_array)
     tree.attrs.update(
@@ -179,6 +186,8 @@ def _read(target: Path) -> xr.DataTree:
             require_safe_zarr(target)
         tree = xr.open_datatree(target, **_engine(target)).load()
         tree.close()
+        if target.suffix == ".zarr":
+            rename(tree, unescaped)
     except Exception as error:  # damaged files end in errors of all kinds
         todo = "pass what Result.save or `sahmc sample --out` wrote"
         raise ValueError(f"{target} cannot be read as a result: {error}. To fix it, {todo}.") from error

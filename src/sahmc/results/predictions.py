@@ -9,6 +9,7 @@ import numpy as np
 
 from sahmc._support.frozen import thawed
 from sahmc._support.validate import require, require_flag
+from sahmc.models.positions import in_tree
 from sahmc.models.predictor import Predictor
 from sahmc.results.records import Rejuvenated, RunRecord
 
@@ -113,7 +114,7 @@ def _group(values: Mapping[str, Any], record: RunRecord) -> xr.DataTree:
     import xarray as xr
     from arviz_base import dict_to_dataset
 
-    arrays = {name.replace("/", "."): np.asarray(x) for name, x in values.items()}
-    dims = {name.replace("/", "."): own for name, own in thawed(record.labels.dims).items()}
+    arrays = {in_tree(name): np.asarray(x) for name, x in values.items()}
+    dims = {in_tree(name): own for name, own in thawed(record.labels.dims).items()}
     own: dict[Any, Any] = {name: dims[name][: x.ndim - 2] for name, x in arrays.items() if name in dims}
     return xr.DataTree(dict_to_dataset(arrays, coords=dict(record.labels.coords), dims=own))

@@ -198,23 +198,44 @@ def _write_netcdf(tree: xr.DataTree, streamed: Sequence[Streamed], names: Sequen
 def _write_zarr(tree: xr.DataTree, streamed: Sequence[Streamed], names: Sequence[str], path: Path) -> None:
     import zarr
 
+    rename(tree, escaped)
     tree.to_zarr(path, mode="w", consolidated=False, zarr_format=3)
     store = zarr.open_group(path, mode="r+", zarr_format=3)
     seals = {}
     for what in streamed:
         seal = _Seal(what.dtype, what.shape)
         array = store.create_array(
-            f"{what.group}/{what.name}",
+            f"{what.group}/{escaped(what.name)}",
             shape=what.shape,
             dtype=what.dtype,
             chunks=what.chunks,
-            dimension_names=what.dims,
+            dimension_names=[escaped(name) for name in what.dims],
         )
         for some, block in what.blocks():
             array[:, some] = block
             seal.add(block)
         seals[what.group, what.name] = seal.digest()
+    rename(tree, unescaped)
     store.attrs[CHECKSUM] = checksum(tree, names, seals)
+
+
+def escaped(name: str) -> str:
+    """Return a name as Zarr can hold it, to which a backslash is a slash."""
+    return name.replace("%", "%25").replace("\\", "%5C")
+
+
+def unescaped(name: str) -> str:
+    """Return the name that ``escaped`` was given."""
+    return name.replace("%5C", "\\").replace("%25", "%")
+
+
+def rename(tree: xr.DataTree, new: Callable[[str], str]) -> None:
+    """Give all variables and axes of a tree the names that a function makes of theirs."""
+    for node in tree.subtree:
+        here = node.to_dataset(inherit=False)
+        names = {name: new(str(name)) for name in (*here.variables, *here.dims)}
+        if any(name != other for name, other in names.items()):
+            node.dataset = here.rename(names)
 
 
 class _Seal:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ipaddress
 import pickle
+import socket
+import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -57,21 +61,58 @@ def join_hosts(
         if value is not None:
             require_count(value, name, least)
     beat, wait = (HEARTBEAT_SECONDS, START_SECONDS) if timeout is None else 2 * (int(np.ceil(timeout)),)
+    where = coordinator_address or "the address that was found"
     try:
-        jax.distributed.initialize(
-            coordinator_address,
-            num_processes,
-            process_id,
-            initialization_timeout=wait,
-            heartbeat_timeout_seconds=beat,
-        )
+        with _told_of_the_end(wait, where):
+            jax.distributed.initialize(
+                coordinator_address,
+                num_processes,
+                process_id,
+                initialization_timeout=wait,
+                heartbeat_timeout_seconds=beat,
+                coordinator_bind_address=_listening(coordinator_address) if process_id == 0 else None,
+            )
     except (RuntimeError, ValueError) as error:
-        said, where = str(error).partition("\n")[0], coordinator_address or "the address that was found"
+        said = str(error).partition("\n")[0]
         raise RuntimeError(
             f"the processes could not be joined at {where}: {said}. To fix it, call join_hosts before anything else "
             "that uses JAX, check that the port is free, that all processes are started, and that they can reach that "
             "address; then raise timeout."
         ) from error
+
+
+@contextmanager
+def _told_of_the_end(wait: float, where: str) -> Iterator[None]:
+    """Say what is wrong just before ``wait`` seconds are over: JAX then ends the process, with nothing but a trace."""
+    words = (
+        f"sahmc: all processes must come to {where} in {wait} seconds; got not all of them, and JAX is about to end "
+        "this one. To fix it, start all processes, check that they can reach that address, or raise timeout of "
+        "join_hosts."
+    )
+    timer = threading.Timer(wait - 1, lambda: print(words, file=sys.stderr, flush=True))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _listening(address: str | None) -> str | None:
+    """Return the address at which the first process is to listen; None for all interfaces.
+
+    That is ``address`` if it is one of this host in numbers, or localhost. A name may stand for another address here
+    than elsewhere, and behind a router the address is that of the router.
+    """
+    host = "" if address is None else address.rpartition(":")[0].strip("[]")
+    if host == "localhost":
+        return address
+    try:
+        family = socket.AF_INET6 if ipaddress.ip_address(host).version == 6 else socket.AF_INET
+        with socket.create_server((host, 0), family=family):
+            return address
+    except (OSError, ValueError):
+        return None
 
 
 def agreed(value: Any) -> Any:

@@ -328,6 +328,7 @@ def _further(
     return _warned(result)
 
 
+@with_hints
 def resume(
     checkpoint: str | Path,
     *,

@@ -61,7 +61,7 @@ def check_kernel(
         require_count(count, name)
     require_seed(seed, "seed")
     for names, name in ((() if only is None else only, "only"), (cases, "cases")):
-        ok = isinstance(names, Collection) and not isinstance(names, str)
+        ok = isinstance(names, Collection) and not isinstance(names, str) and not hasattr(names, "dtype")
         require(ok, f"{name} must be a list of names", names, "pass a list, or leave it out")
     if kernel.tunes_step_size or kernel.uses_spread:
         kernel = kernel.tuned(STEP_SIZE, Spread.unknown(2))

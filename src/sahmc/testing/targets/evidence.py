@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.stats import norm
 
+from sahmc._support.validate import require
 from sahmc.models.model import Model
 
 Variables = Mapping[str, Any]
@@ -37,6 +38,8 @@ class EvidenceTarget:
 
     def mass_z(self, found: Any) -> np.ndarray:
         """Return the errors of ``result.expectation(target.answers)`` in its own standard errors."""
+        must, todo = "found must be an expectation", "pass result.expectation(target.answers)"
+        require(hasattr(found, "mean") and hasattr(found, "mcse"), must, found, todo)
         return (np.asarray(found.mean) - self.truth) / np.maximum(np.asarray(found.mcse), 1e-12)
 
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sahmc._support.types import Position, PositionFn
+from sahmc._support.validate import require
 from sahmc.models.model import Model
 from sahmc.tilt.importance import Expectation
 
@@ -78,6 +79,8 @@ class Target:
 
         ``result`` may be the expectation of ``answers`` too.
         """
+        must, todo = "result must be the result of a run, or an expectation", "pass what sahmc.sample returned"
+        require(isinstance(result, (Expectation, HasExpectation)), must, result, todo)
         found = result if isinstance(result, Expectation) else result.expectation(self.answers)
         error = np.hypot(found.mcse, self.error)
         off = np.abs(found.mean - self.truth)
