@@ -1,1 +1,1 @@
-"""The shape of a posterior: ways downhill, modes, and the barriers between them."""
+"""The shape of a posterior: descents, modes, and the barriers between them."""

@@ -1,4 +1,4 @@
-"""Whether maps that are taken for symmetries leave the energy as it is, at places that were found."""
+"""The test whether presumed symmetries leave the energy unchanged, at given points."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sahmc.models.exact_energy import exact_energies
 from sahmc.models.symmetries import Symmetries
 
 UNLIKE_NATS, UNLIKE_SHARE = 0.5, 1e-5
-"""The nats, and the share of the energy, by which it may change, for rounding, under a map that is a symmetry."""
+"""The tolerance for rounding when testing a symmetry: nats, plus a share of the energy."""
 
 
 def changed(before: np.ndarray, after: np.ndarray) -> np.ndarray:
@@ -27,7 +27,7 @@ def changed(before: np.ndarray, after: np.ndarray) -> np.ndarray:
 def unlike(energy_fn: TracedFunction, points: np.ndarray, move: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
     """Tell at which points (point, dim) a map changes the energy.
 
-    What seems to change is computed again in 64 bits, if the model can be.
+    Apparent changes are verified in 64 bits, if the model can be computed so.
     """
     images = move(points).astype(points.dtype)
 
@@ -39,7 +39,7 @@ def unlike(energy_fn: TracedFunction, points: np.ndarray, move: Callable[[np.nda
     if found.any() and points.dtype == np.float32 and not energy_fn.calls_out:
         try:
             found[found] = differs(lambda part: exact_energies(energy_fn, part).sum(axis=1), found)
-        except Exception:  # a model that runs in 32 bits need not in 64
+        except Exception:  # a model that runs in 32 bits may fail in 64
             return found
     return found
 
@@ -47,10 +47,10 @@ def unlike(energy_fn: TracedFunction, points: np.ndarray, move: Callable[[np.nda
 def held_at(
     energy_fn: TracedFunction, symmetries: Symmetries, points: np.ndarray, fold: Fold | None = None
 ) -> Symmetries | None:
-    """Return those symmetries that leave the energies of points (point, dim) as they are; None if none does.
+    """Return the symmetries that leave the energies of points (point, dim) unchanged; None if none does.
 
-    They are tried at random copies of the points too. ``fold`` is one by all of them that seems to change the energies:
-    if each symmetry holds by itself but the fold does not, none is kept.
+    They are also tested at random copies of the points. ``fold`` is built from all of them and seems to change the
+    energies. If each symmetry holds by itself but the fold does not, none is kept.
     """
     copies = symmetries.random_copies(points, np.random.default_rng(len(points)))(points).astype(points.dtype)
     every = np.concatenate([points, copies])

@@ -1,4 +1,4 @@
-"""The energy barrier between two points, as the paper defines it: before the tilt, and after."""
+"""The energy barrier between two points, as the paper defines it: before and after the tilt."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from sahmc.models.positions import flatten, structure
 from sahmc.tilt.tilts import NoTilt, TemperedTilt, Tilt
 
 SLACK = 1e-3
-"""The nats that a descent from the highest point may still gain, by the slope there, for it to count as a saddle."""
+"""The tolerance in nats for a saddle: the energy that a descent from the highest point may still gain, estimated from
+the slope there."""
 
 Ends = Float[Array, "2 dim"]
 """The two ends of a path, as flat positions."""
@@ -42,7 +43,7 @@ class EnergyBarrier:
     ``saddle``, ``saddle_energy``
         The highest point of the path, in the user's structure, and U there.
     ``height``, ``tilted_height``
-        B of the paper, before and after the tilt: the highest energy along the path, less that at x1.
+        B of the paper, before and after the tilt: the highest energy along the path, minus that at x1.
     ``converged``
         Whether the highest point is a stationary point of U, or no higher than an end. If False, a better path is near.
     ``num_gradients``
@@ -87,31 +88,31 @@ def energy_barrier(
 ) -> EnergyBarrier:
     """Find the path from x1 to x2 whose highest energy is lowest, and return the energy barrier on it.
 
-    The barrier is B(x1, x2) = min over paths from x1 to x2 of the highest U on the path, less U(x1), where
-    U = -log density. The straight line and bowed ones, each a row of points, relax side by side. Another path may be
-    better than all of them, so the height found is an upper bound of B.
+    The barrier is B(x1, x2) = min over paths from x1 to x2 of the highest U on the path, minus U(x1), where
+    U = -log density. A straight line and several bowed ones, each a row of points, relax in parallel. Another path may
+    be better than all of them, so the height found is an upper bound on B.
 
     Parameters
     ----------
     log_density
         A function of one position, written with ``jax.numpy``, or a ``Model``.
     x1, x2
-        The ends of the path, modes as a rule: positions, any pytree of float arrays.
+        The ends of the path, usually modes: positions, any pytree of float arrays.
     tilt, theta
         The tilt for the tilted heights, and its theta; none by default. For the barrier that a run had to cross, pass
-        ``tilt=result.tilt, theta=result.theta`` (``result.theta[chain]`` where every chain has its own).
+        ``tilt=result.tilt, theta=result.theta`` (``result.theta[chain]`` if every chain has its own).
 
     Other parameters
     ----------------
     paths, images, steps
-        The number of paths tried, of points on each, and of steps of the first relaxation. More ``paths`` find a way
-        round walls, more ``steps`` help where the result has not ``converged``.
+        The numbers of paths tried, of points on each, and of steps in the first relaxation. Raise ``paths`` to find a
+        way round walls, and ``steps`` if the result has not ``converged``.
     random_seed
         The seed for the directions in which paths are bowed.
 
-    The path is the best for U. It is the best for U + Theta(U) as well, however Theta bends, unless it dips below both
-    its ends: any path takes all energies from that of x1 to the saddle's. Not so for a ``Model``, where Theta acts on
-    the likelihood alone: there the tilted height is that of this path.
+    The path is the best for U. For any Theta it is also the best for U + Theta(U), unless it dips below both its ends.
+    The reason is that any path passes through all energies from that of x1 to the saddle's. This does not hold for a
+    ``Model``, where Theta acts on the likelihood alone: there the tilted height is that of this path.
     """
     for name, value, least in (("paths", paths, 1), ("images", images, 3), ("steps", steps, 1)):
         require_count(value, name, least)
@@ -175,7 +176,7 @@ def _along(
 
 @compiled
 def _unit(energy_fn: TracedFunction, ends: Ends) -> Unit:
-    """Return a length for every coordinate: 1 / sqrt |diagonal of the Hessian|, at the end where that is larger."""
+    """Return a length for every coordinate: 1 / sqrt |diagonal of the Hessian|, the smaller one of the two ends."""
 
     def entry(basis: Float[Array, " dim"]) -> Float[Array, ""]:
         slope = jax.jvp(lambda x: energies(energy_fn, x)[1], (ends,), (jnp.stack([basis, basis]),))[1]
@@ -208,7 +209,7 @@ def _ends(x1: Any, x2: Any) -> tuple[Ends, Unravel]:
 
 
 def _check_base(log_density: Model | PositionFn, tilt: Tilt | None) -> None:
-    """Raise ``ValueError`` if the tilt is that of a ladder up to beta = 0, but the model has no prior to end it."""
+    """Raise ``ValueError`` if the tilt belongs to a ladder that ends at beta = 0 but the model has no prior."""
     ends = isinstance(tilt, TemperedTilt) and float(tilt.partition.betas[-1]) == 0.0
     require(
         not ends or as_model(log_density).has_prior,

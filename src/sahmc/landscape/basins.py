@@ -1,4 +1,4 @@
-"""Basins: the places that points roll down to, and which of these a barrier divides."""
+"""Basins: the places where descents end, and which of them are separated by a barrier."""
 
 from __future__ import annotations
 
@@ -21,37 +21,41 @@ from sahmc.landscape.fold import Fold
 from sahmc.landscape.quench import quench_all
 
 BARRIER_NATS = 2.0
-"""The nats that the straight line between two minima must climb above the higher one, or they are one mode."""
+"""The minimum height in nats of a barrier: two minima are one mode if the straight line between them rises by less
+above the higher one."""
 SETTLED_NATS = 0.01
-"""The nats that a point at rest loses at most in ROLL_STEPS steps. Descents end early where all points are at rest."""
+"""The largest loss in nats of a point at rest over ROLL_STEPS steps. Descents end early once all points are at rest."""
 REST_NATS, FURTHER = 0.1, 4
-"""The nats that it loses at most in a whole descent, and how often points roll on that are near no anchor."""
+"""The largest loss in nats of a point at rest over a whole descent, and how often the descent is extended for points
+that are near no anchor."""
 ROLL_STEPS = 25
-"""The steps of descent after which it is decided whether to go on."""
+"""The number of descent steps after which the stopping rule is checked."""
 SOUNDINGS, SOUND_NATS = 8, 10.0
-"""The number of points around a minimum, half a width away, and the nats, with one more for each dimension, that they
-may be above it, if it is no mere pit."""
+"""The test that a minimum is more than a pit. The first is the number of points tested half a width away, the second
+the largest median rise in nats there, plus one for each dimension."""
 NEAREST = 4
-"""The number of nearest anchors to which straight lines are looked at."""
+"""The number of nearest anchors to which straight lines are examined."""
 SAME_PLACE, SAME_NATS = 0.02, 0.1
-"""The distance, in units of the scale of each coordinate, and the nats within which two points are the same."""
+"""The largest distance, in units of the scale of each coordinate, and the largest energy difference in nats between two
+points that count as the same."""
 GOLDEN = (5**0.5 - 1) / 2
-"""The golden ratio, whose multiples, less whole numbers, fill a line without ever falling in step with a lattice."""
+"""The golden ratio minus 1. The fractional parts of its multiples fill a line evenly and never fall in step with a
+lattice."""
 FIRST_LOOK = GOLDEN * np.arange(1, 8) % 1
-"""The points of a line, as shares of its length, that are looked at first."""
+"""The points of a line that are examined first, as fractions of its length."""
 CLOSE_LOOK = np.concatenate(
     [0.5 / 1.7 ** np.arange(12), 1 - 0.5 / 1.7 ** np.arange(1, 12), GOLDEN * np.arange(8, 16) % 1]
 )
-"""The points looked at where those found no barrier: they crowd at both ends, since the way out of a narrow mode climbs
-close to its minimum, however far away the other end is."""
+"""The points examined if the first ones found no barrier. They are dense near both ends, since the path out of a narrow
+mode rises close to its minimum, however far away the other end is."""
 
 
 class BasinMap:
-    """The basins found so far, which grow in number as points roll down.
+    """The basins found so far; their number grows as more points descend.
 
-    A basin is known by its anchors: points at the bottom of it, most often one. Straight lines without a barrier join
-    further points to the nearest anchors. A point that no line joins is the anchor of a new basin. Where modes have
-    copies, all points are in the domain of ``fold``, and copies are one basin.
+    A basin is represented by its anchors: points at its bottom, usually one. A straight line without a barrier joins a
+    further point to one of the nearest anchors. A point that no line joins becomes the anchor of a new basin. Where
+    modes have copies, all points are in the domain of ``fold``, and copies are one basin.
     """
 
     def __init__(self, energy_fn: TracedFunction, scale: np.ndarray, dtype: Any, fold: Fold | None = None):
@@ -64,16 +68,16 @@ class BasinMap:
         self.energy = np.zeros(0)
         """The energy of each anchor."""
         self.reach = np.zeros(0)
-        """The highest energy on the way from each anchor to the lowest of its basin."""
+        """The highest energy on the path from each anchor to the lowest one of its basin."""
         self.basin = np.zeros(0, int)
-        """A number for each anchor, the same for anchors of the same basin."""
+        """A number for each anchor; anchors of the same basin have the same number."""
         self.unlike = np.zeros((0, len(scale)))
-        """The points at rest whose energy the fold seems to change: it folds by what is no symmetry."""
+        """The points at rest whose energy the fold seems to change, so that it uses a false symmetry."""
         self._laplace: dict[int, np.ndarray] = {}
         self._sound: dict[int, bool] = {}
 
     def number(self) -> np.ndarray:
-        """Return the number of the basin of each anchor, the deepest basin being number 0."""
+        """Return the basin number of each anchor; the deepest basin is number 0."""
         names, inverse = np.unique(self.basin, return_inverse=True)
         low = np.array([self.energy[self.basin == name].min() for name in names])
         return np.argsort(np.argsort(low, kind="stable"))[inverse] if len(names) else self.basin
@@ -84,16 +88,16 @@ class BasinMap:
         return order[np.unique(number[order], return_index=True)[1]]
 
     def minima(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the lowest point of each basin, (basin, dim), and the energies there, in the order of ``number``."""
+        """Return the lowest point of each basin, (basin, dim), and its energy, in the order of ``number``."""
         lowest = self.lowest()
         return self.anchor[lowest], self.energy[lowest]
 
     def add(self, points: np.ndarray, scale: np.ndarray | None = None, steps: int = 100) -> np.ndarray:
-        """Let points (point, dim) roll down, and return the anchor that each one ends at.
+        """Let points (point, dim) descend, and return the anchor at which each one ends.
 
-        They take at most ``steps`` steps in units of ``scale``, (dim,) or (point, dim); those that are then neither at
-        rest nor near an anchor, as in a valley that bends, take more. -1 marks points whose energy is not finite, and
-        those that come to no end.
+        They take at most ``steps`` steps in units of ``scale``, (dim,) or (point, dim). Points that are then neither at
+        rest nor near an anchor, as in a curved valley, take more. Points without a finite energy, or whose descent does
+        not end, are marked -1.
         """
         scale = np.broadcast_to(self.scale if scale is None else scale, points.shape)
         label, position, left = np.full(len(points), -1), points.astype(float), np.arange(len(points))
@@ -115,16 +119,16 @@ class BasinMap:
         return points if self.fold is None else self.fold(points * self.scale) / self.scale
 
     def energies(self, points: np.ndarray) -> np.ndarray:
-        """Return the energies of points (point, dim); +inf where one is not a number."""
+        """Return the energies of points (point, dim); +inf replaces NaN."""
         energy, _ = energies_and_gradients(self.energy_fn, points.astype(self.dtype))
         self.spent += len(points)
         return np.where(np.isnan(energy), np.inf, energy)
 
     def settle(self, points: np.ndarray, most: int) -> np.ndarray:
-        """Let points (point, dim) go to the bottom of some basin, and return the anchor that each one ends at.
+        """Let points (point, dim) go to the bottom of some basin, and return the anchor at which each one ends.
 
-        They take at most ``most`` steps of ``quench``, which may lead from one basin into another. -1 marks points that
-        are not at rest then.
+        They take at most ``most`` steps of ``quench``, which may cross from one basin into another. -1 marks points
+        that are not at rest at the end.
         """
         label = np.full(len(points), -1)
         unit = self.scale.astype(self.dtype)
@@ -136,9 +140,9 @@ class BasinMap:
         return label
 
     def laplace(self, anchor: int) -> np.ndarray | None:
-        """Return the covariance of Laplace's Gaussian at an anchor, in units of ``scale``, (dim, dim).
+        """Return the covariance of the Laplace approximation at an anchor, in units of ``scale``, (dim, dim).
 
-        In many dimensions, or without gradients, there is none.
+        It is None in more than LAPLACE_DIM dimensions, or without gradients.
         """
         if len(self.scale) > LAPLACE_DIM or not self.has_gradient:
             return None
@@ -149,9 +153,9 @@ class BasinMap:
         return self._laplace[anchor]
 
     def is_sound(self, anchor: int) -> bool:
-        """Tell whether Laplace's Gaussian at an anchor describes its surroundings in the least.
+        """Tell whether the Laplace approximation at an anchor roughly describes its surroundings.
 
-        It does not where rounding has dug a pit into the density, far out where nobody would look.
+        It does not where rounding has dug a pit into the energy, far out in the tails.
         """
         found = self.laplace(anchor)
         if found is None:
@@ -164,7 +168,7 @@ class BasinMap:
         return self._sound[anchor]
 
     def log_width(self, anchor: int, widest: float = np.inf) -> float:
-        """Return the log of the square root of the determinant of the inverse curvature at an anchor.
+        """Return the log of the square root of the determinant of the inverse Hessian at an anchor.
 
         Axes along which the basin is wider than ``widest``, in units of ``scale``, count as that wide.
         """
@@ -173,10 +177,10 @@ class BasinMap:
         return float(np.log(self.scale).sum() + 0.5 * np.log(value).sum())
 
     def _roll(self, points: np.ndarray, scale: np.ndarray, steps: int) -> tuple[np.ndarray, ...]:
-        """Return where at most DESCENTS_AT_ONCE points roll down to, the energy there, and how far they fell.
+        """Return where at most DESCENTS_AT_ONCE points descend to, the energy there, and how far they fell.
 
-        That is two arrays, the nats lost in the last ROLL_STEPS steps and in all. Points stay where they are if there
-        are no gradients, or if their energy is not finite.
+        The last two arrays are the nats lost in the last ROLL_STEPS steps and in total. Points do not move if there are
+        no gradients, or if their energy is not finite.
         """
         num = len(points)
         padded, lengths = self._padded(points, DESCENTS_AT_ONCE), self._padded(scale, DESCENTS_AT_ONCE)
@@ -185,7 +189,7 @@ class BasinMap:
         start = start_descent(self.energy_fn, padded)
         first = np.asarray(start.energy)
         finite = np.isfinite(first) & np.isfinite(start.grad).all(axis=1)
-        now = start._replace(energy=np.where(finite, first, -np.inf))  # from there nothing goes further down
+        now = start._replace(energy=np.where(finite, first, -np.inf))  # from -inf no step leads further down
         lately = np.full(num, np.inf)
         self.spent += num
         for done in range(0, steps, ROLL_STEPS):
@@ -199,7 +203,7 @@ class BasinMap:
         return np.asarray(now.position, float)[:num], energy, lately, _fall(first, now.energy, finite)[:num]
 
     def _fold(self, points: np.ndarray, energy: np.ndarray) -> np.ndarray:
-        """Return points (point, dim) in the domain of the fold, and keep those whose ``energy`` is another there."""
+        """Return points (point, dim) in the domain of the fold, and record those where it changes the ``energy``."""
         assert self.fold is not None
         inside = self.fold(points)
         moved = np.flatnonzero((inside != points).any(axis=1) & np.isfinite(energy))
@@ -209,10 +213,10 @@ class BasinMap:
         return inside
 
     def _place(self, points: np.ndarray, energy: np.ndarray, at_rest: np.ndarray) -> np.ndarray:
-        """Return the anchor to which each point belongs; new anchors are made of points that belong to none.
+        """Return the anchor to which each point belongs; points that belong to none become new anchors.
 
         The lowest point comes first. A point that no line joins to an anchor may still be joined to other points of its
-        basin, along a valley that bends.
+        basin, along a curved valley.
         """
         if self.fold is not None:
             points = self._fold(points, energy)
@@ -250,7 +254,7 @@ class BasinMap:
     ) -> int:
         """Join points ``left`` to anchors from number ``tested`` on, filling in ``label`` and ``reach``.
 
-        Return the number of anchors. Basins that have a point in common are one, unless it is higher than a barrier.
+        Return the number of anchors. Basins that share a point are merged, unless that point is higher than a barrier.
         """
         if tested == len(self.anchor):
             return tested
@@ -273,26 +277,26 @@ class BasinMap:
         return len(self.anchor)
 
     def _merge(self, one: int, two: int, path: float) -> None:
-        """Make one basin of those of two anchors if ``path``, the highest energy between them, is no barrier."""
+        """Merge the basins of two anchors if ``path``, the highest energy between them, is not a barrier."""
         basins = self.basin[one], self.basin[two]
         low = [self.energy[self.basin == basin].min() for basin in basins]
         if path < max(low) + BARRIER_NATS:
             self.basin[self.basin == max(basins)] = min(basins)
 
     def _deepest_rim(self, anchors: np.ndarray, energy: float) -> np.ndarray:
-        """Return the energy at which a barrier begins between a point and the basins of ``anchors``."""
+        """Return the energy at which a barrier between a point and the basins of ``anchors`` begins."""
         low = np.array([self.energy[self.basin == self.basin[k]].min() for k in anchors])
         return np.maximum(low, energy) + BARRIER_NATS
 
     def _nearest(self, points: np.ndarray, others: np.ndarray) -> np.ndarray:
-        """Return which NEAREST of ``others`` (other, dim) are nearest to each of ``points``, (point, number)."""
+        """Return the indices of the NEAREST of ``others`` (other, dim) to each of ``points``, (point, number)."""
         from scipy.spatial.distance import cdist
 
         far = cdist(points / self.scale, others / self.scale)
         return np.argsort(far, axis=1, kind="stable")[:, :NEAREST]
 
     def _path(self, one: np.ndarray, energy_one: np.ndarray, two: np.ndarray, energy_two: np.ndarray) -> np.ndarray:
-        """Return the highest energy on the straight line between points of two lists; +inf where there is a barrier."""
+        """Return the highest energy on straight lines between paired points; +inf where there is a barrier."""
         ends = np.maximum(energy_one, energy_two)
         path = np.maximum(self._highest(one, two, FIRST_LOOK), ends)
         clear = path < ends + BARRIER_NATS
@@ -300,7 +304,7 @@ class BasinMap:
         return np.where(path < ends + BARRIER_NATS, path, np.inf)
 
     def _highest(self, one: np.ndarray, two: np.ndarray, shares: np.ndarray) -> np.ndarray:
-        """Return the highest energy at ``shares`` of each line from a point of ``one`` to that of ``two``."""
+        """Return the highest energy at ``shares`` of each line from a point of ``one`` to its partner in ``two``."""
         found, step = [], max(1, ENERGIES_AT_ONCE * 8 // len(shares))
         for i in range(0, len(one), step):
             start, end = one[i : i + step], two[i : i + step]
@@ -310,22 +314,22 @@ class BasinMap:
         return np.concatenate(found) if found else np.zeros(0)
 
     def _padded(self, points: np.ndarray, size: int) -> np.ndarray:
-        """Return points (point, dim) followed by copies of the first, ``size`` in all."""
+        """Return points (point, dim), padded to ``size`` with copies of the first."""
         return np.concatenate([points, np.repeat(points[:1], size - len(points), axis=0)]).astype(self.dtype)
 
 
 def _fall(before: Any, after: Any, finite: np.ndarray) -> np.ndarray:
-    """Return the nats that points lost on their way, none where the energy was not ``finite``."""
+    """Return the nats that each point lost in its descent, 0 where the energy was not ``finite``."""
     return np.subtract(before, after, where=finite, out=np.zeros(len(finite)), dtype=float)
 
 
 def find_minima(
     energy_fn: TracedFunction, points: np.ndarray, scale: np.ndarray, steps: int
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """Return the lowest point of each mode that ``points`` roll down to, the mode of each, and the gradients spent.
+    """Return the lowest point of each mode that ``points`` descend to, the mode of each, and the gradients spent.
 
-    Points (point, dim) take at most ``steps`` steps of descent, in units of ``scale``, a length for each coordinate.
-    They stay where they are if ``energy_fn`` has no gradients. -1 marks points that belong to no mode.
+    Points (point, dim) take at most ``steps`` descent steps, in units of ``scale``, a length for each coordinate. They
+    do not move if ``energy_fn`` has no gradients. -1 marks points that belong to no mode.
     """
     basins = BasinMap(energy_fn, scale, points.dtype)
     anchor = basins.add(points, steps=steps)

@@ -1,7 +1,7 @@
 """The bulk: where the chains of the pilot were, which need not be near any minimum.
 
-In a funnel the density is highest where there is hardly any volume, and chains leave that place. By Laplace's
-approximation the surroundings of the minimum then have next to no mass, compared with a Gaussian around the draws.
+In a funnel the density is highest where there is hardly any volume, and chains leave that place. The Laplace
+approximation then assigns almost no mass to the minimum, compared with a Gaussian around the draws.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from sahmc._support.traced import TracedFunction
 from sahmc.landscape.curvature import LAPLACE_DIM, energies_and_gradients
 
 DISPLACED_NATS, DISPLACED_PER_DIM = 12.0, 0.5
-"""The nats, and more for each dimension, that count as far more. If the bulk has far more mass than any minimum, the
-posterior is where the draws are. If it has far less, the posterior is where the heaviest minimum is."""
+"""The nats, plus an amount for each dimension, that count as far more. If the bulk has far more mass than any minimum,
+the posterior is where the draws are. If it has far less, the posterior is at the heaviest minimum."""
 TOGETHER = 2.0
-"""The largest spread of the means of chains, in units of the spread within them, if they are all in one place."""
+"""The largest spread of the chain means, in units of the spread within chains, for all chains to be in one place."""
 ENERGIES = 256
-"""The number of draws whose energies tell the mass."""
+"""The number of draws whose energies are used to estimate the mass."""
 
 
 @dataclass(frozen=True)
 class Bulk:
-    """The place where chains were."""
+    """The region where the chains were."""
 
     log_mass: float
-    """The log of the mass there, by the covariance within chains and the median of the energy, less the constant of
+    """The log of its mass, from the covariance within chains and the median energy, without the constant of
     Gaussians."""
     dim: int
     """The dimension."""
@@ -36,7 +36,7 @@ class Bulk:
 
     @classmethod
     def of(cls, energy_fn: TracedFunction, draws: np.ndarray) -> Bulk | None:
-        """Return that of draws (draw, chain, dim); None where they are too few to tell, or the dimension too large."""
+        """Return the bulk of draws (draw, chain, dim); None if there are too few draws or too many dimensions."""
         num, chains, dim = draws.shape
         if dim > LAPLACE_DIM or num < 2 or num * chains < 4 * dim or not np.isfinite(draws).all():
             return None
@@ -54,14 +54,14 @@ class Bulk:
         return cls(float(log_mass), dim, bool((spread < TOGETHER * sd).all())) if ok else None
 
     def outweighs(self, log_mass: np.ndarray) -> bool:
-        """Tell whether it has far more mass than the surroundings of each minimum, of which these are the logs."""
+        """Tell whether it has far more mass than any minimum, given the logs of the masses around the minima."""
         return bool(self.log_mass > log_mass.max(initial=-np.inf) + self._far)
 
     def is_outweighed(self, log_mass: np.ndarray) -> bool:
-        """Tell whether it has far less mass than the surroundings of some minimum: chains have not come down to it."""
+        """Tell whether it has far less mass than some minimum, so that chains have not yet descended to that."""
         return bool(self.log_mass < log_mass.max(initial=-np.inf) - self._far)
 
     @property
     def _far(self) -> float:
-        """The nats that are far more."""
+        """The difference in nats that counts as far more."""
         return DISPLACED_NATS + DISPLACED_PER_DIM * self.dim

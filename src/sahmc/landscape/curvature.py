@@ -1,4 +1,4 @@
-"""How the energy curves: lengths over which it rises by a nat, and Laplace's Gaussian at a minimum."""
+"""The curvature of the energy: lengths over which it rises by a nat, and the Laplace approximation at a minimum."""
 
 from __future__ import annotations
 
@@ -10,26 +10,27 @@ from sahmc.landscape.descent import energies, in_blocks
 from sahmc.models.lengths import MAGNITUDES, bending_lengths
 
 ENERGIES_AT_ONCE, MANY_AT_ONCE, MANY = 256, 8192, 2**15
-"""The number of points whose energies and gradients are computed at once, so that this is compiled once; the number
-on a GPU where there are many points; and how many those are. On a CPU with few cores XLA may wait for ever where a
-thousand linear systems are solved at once."""
+"""The batch size for energies and gradients, fixed so that one compiled program serves all; the batch size on a GPU for
+many points; and how many points are many. On a CPU with few cores XLA can hang when solving a thousand linear systems
+at once."""
 CURVE_STEP = 0.03
-"""The distance, in units of the scale of each coordinate, over which the curvature at a minimum is measured."""
+"""The distance, in units of the scale of each coordinate, over which the Hessian at a minimum is measured."""
 WIDEST, NARROWEST = 10.0, 1e-5
-"""The largest and the least width of Laplace's Gaussian in any direction, in units of the scale of each coordinate."""
+"""The largest and the smallest width of a Laplace approximation in any direction, in units of the scale of each
+coordinate."""
 WIDER = 10.0 ** np.arange(5)
-"""The lengths that are tried in those units where a mode is wider."""
+"""The lengths to try, in the same units, where a mode is wider."""
 OBLIQUE = 6.0
-"""The ratio of the longest to the shortest axis of a mode, whose coordinates have unit variances, beyond which a
+"""The ratio of the longest to the shortest axis of a mode, with coordinates scaled to unit variance, beyond which a
 diagonal metric is too slow."""
 LEAST_CURVE = 1e-5
-"""The smallest curvature over the largest that can be told from rounding."""
+"""The smallest eigenvalue of a Hessian, relative to the largest, that can be distinguished from rounding."""
 LAPLACE_DIM = 128
-"""The largest dimension in which the curvature at minima is measured."""
+"""The largest dimension in which the Hessian at minima is measured."""
 
 
 def energies_and_gradients(energy_fn: TracedFunction, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the energies and gradients of points (point, dim); gradients are nan where there are none."""
+    """Return the energies and gradients of points (point, dim); gradients are NaN where there are none."""
     values, grads = np.empty(len(points)), np.empty(points.shape)
     few = len(points) < MANY or jax.default_backend() == "cpu"
     for block, padded in in_blocks(points, ENERGIES_AT_ONCE if few else MANY_AT_ONCE):
@@ -47,11 +48,11 @@ def nat_lengths(
 
 
 def laplace_covariance(energy_fn: TracedFunction, point: np.ndarray, scale: np.ndarray) -> tuple[np.ndarray, int]:
-    """Return the inverse of the curvature at a minimum, in units of ``scale``, (dim, dim), and the cost.
+    """Return the inverse of the Hessian at a minimum, in units of ``scale``, (dim, dim), and the cost.
 
-    Along axes that do not curve upwards the width is 1; it is nowhere less than NARROWEST, nor more than WIDEST. Where
-    it would be more, the scale may be that of a much narrower mode: the curvature is then measured over lengths in
-    which the energy does rise.
+    Axes that do not curve upwards have width 1; all widths are between NARROWEST and WIDEST. A larger width suggests
+    that the scale belongs to a much narrower mode. The Hessian is then measured over longer distances, in which the
+    energy does rise.
     """
     curve, cost = curvature(energy_fn, point, scale), 2 * len(point)
     if not np.isfinite(curve).all():
@@ -68,13 +69,13 @@ def laplace_covariance(energy_fn: TracedFunction, point: np.ndarray, scale: np.n
 
 
 def _inverse(value: np.ndarray, vector: np.ndarray) -> np.ndarray:
-    """Return the inverse of a curvature by its eigenvalues and eigenvectors, kept within bounds."""
+    """Return the inverse of a Hessian from its eigenvalues and eigenvectors, kept within bounds."""
     value = np.where(value > 0, np.clip(value, WIDEST**-2, NARROWEST**-2), 1.0)
     return (vector / value) @ vector.T
 
 
 def _lengths_from(energy_fn: TracedFunction, point: np.ndarray, scale: np.ndarray) -> tuple[np.ndarray, int]:
-    """Return the nat lengths of coordinates in units of ``scale``, 1 where they are less, and the cost."""
+    """Return the nat lengths of coordinates in units of ``scale``, at least 1, and the cost."""
 
     def energies(away: np.ndarray) -> np.ndarray:
         return energies_and_gradients(energy_fn, (point + scale * away).astype(point.dtype))[0]
@@ -84,7 +85,7 @@ def _lengths_from(energy_fn: TracedFunction, point: np.ndarray, scale: np.ndarra
 
 
 def curvature(energy_fn: TracedFunction, point: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """Return the matrix of second derivatives of the energy at a point, in units of ``scale``, (dim, dim)."""
+    """Return the Hessian of the energy at a point, in units of ``scale``, (dim, dim)."""
     dim = len(point)
     unit = np.concatenate([np.eye(dim), -np.eye(dim)]) * CURVE_STEP
     _, grad = energies_and_gradients(energy_fn, (point + scale * unit).astype(point.dtype))
@@ -94,11 +95,11 @@ def curvature(energy_fn: TracedFunction, point: np.ndarray, scale: np.ndarray) -
 
 
 def correlated_covariance(precisions: np.ndarray, scale: np.ndarray) -> np.ndarray | None:
-    """Return the inverse of the mean of ``precisions`` (point, dim, dim), or None where a diagonal would do.
+    """Return the inverse of the mean of ``precisions`` (point, dim, dim), or None where a diagonal is enough.
 
-    They are in units of ``scale``. The mean of precisions is at least as steep in every direction as a share of each of
-    them, so that no point needs much smaller steps than others. A diagonal does where axes are at most OBLIQUE times as
-    long as others, if coordinates have unit variances; and where the mean is no precision at all.
+    They are in units of ``scale``. In every direction their mean is at least as steep as a fixed share of each, so no
+    point needs much smaller steps than others. A diagonal is enough if axes differ in length by at most a factor
+    OBLIQUE, with coordinates scaled to unit variance. It is also used if the mean is not positive definite.
     """
     mean = precisions.mean(axis=0)
     if not np.isfinite(mean).all():

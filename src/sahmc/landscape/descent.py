@@ -1,4 +1,4 @@
-"""Descent: energies of many points, and the way downhill from them."""
+"""Descent: energies of many points, and gradient descent from them."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from sahmc._support.compiled import compiled
 from sahmc._support.traced import TracedFunction
 
 DESCENTS_AT_ONCE = 96
-"""The number of points that go downhill at once, so that this is compiled once."""
+"""The number of points in a batch of descents, fixed so that one compiled program serves all."""
 ABSURD_NATS = 1000.0
-"""The least height in nats, or twenty for each dimension if that is more, that is absurd."""
+"""The minimum height in nats that counts as absurd, or twenty for each dimension if that is more."""
 
 
 class Descent(NamedTuple):
-    """Points on their way down, with energies and gradients there."""
+    """Points during their descent, with energies and gradients."""
 
     position: Float[Array, "points dim"]
     energy: Float[Array, " points"]
     grad: Float[Array, "points dim"]
     velocity: Float[Array, "points dim"]
-    """The last step of each point, part of which goes into the next."""
+    """The last step of each point, part of which is added to the next."""
     size: Float[Array, " points"]
     """The step size of each point."""
 
 
 def in_blocks(points: np.ndarray, size: int) -> Iterator[tuple[slice, np.ndarray]]:
-    """Cut points (point, dim) into blocks, and return for each its place and the block padded to ``size`` points.
+    """Cut points (point, dim) into blocks, and return the slice of each block and the block padded to ``size`` points.
 
-    What is compiled for one block then serves for all.
+    One compiled program then serves all blocks.
     """
     for i in range(0, len(points), size):
         block = points[i : i + size]
@@ -43,7 +43,7 @@ def in_blocks(points: np.ndarray, size: int) -> Iterator[tuple[slice, np.ndarray
 
 @compiled
 def energies(energy_fn: TracedFunction, points: Float[Array, "points dim"]) -> tuple[Float[Array, " points"], Any]:
-    """Return U = -log density of each point, the prior's share included, and its gradient (None if there is none)."""
+    """Return U = -log density of each point, including the prior's share, and its gradient (None if there is none)."""
     energy, grad, base = jax.vmap(energy_fn)(points)
     if base is None:
         return energy, grad
@@ -52,7 +52,7 @@ def energies(energy_fn: TracedFunction, points: Float[Array, "points dim"]) -> t
 
 @compiled
 def start_descent(energy_fn: TracedFunction, points: Float[Array, "points dim"]) -> Descent:
-    """Return points at rest, from which ``roll_down`` goes on."""
+    """Return points at rest, from which ``roll_down`` continues."""
     size = jnp.full(len(points), 0.1, points.dtype)
     energy, grad = energies(energy_fn, points)
     return Descent(points, energy, grad, jnp.zeros_like(points), size)
@@ -64,7 +64,7 @@ def roll_down(
 ) -> Descent:
     """Take ``steps`` steps of gradient descent with momentum, in units of ``scale``, lengths for each point.
 
-    A step that would raise the energy is taken back, its momentum dropped and its size halved.
+    A step that would raise the energy is undone; the point loses its momentum and halves its step size.
     """
 
     def body(_: Any, now: Descent) -> Descent:
@@ -82,5 +82,5 @@ def roll_down(
 
 
 def absurd_height(dim: int) -> float:
-    """Return the nats above other points at which a point of this dimension cannot be a draw of the posterior."""
+    """Return the height in nats above other points at which a point of this dimension cannot be a posterior draw."""
     return max(ABSURD_NATS, 20.0 * dim)

@@ -1,8 +1,8 @@
-"""The search for modes by points far from those that are known, each of which goes to the bottom of some basin.
+"""The search for modes far from the known ones, from points that descend to the bottom of some basin.
 
-Heat alone does not find everything: a valley that is long and narrow, or a sign that must change in ten coordinates at
-once, stops a hot chain long before it stops a point that is simply put elsewhere. Points are drawn around known modes,
-at widths from twice to a thousand times that of a mode, since no one width serves.
+Heating alone misses some modes. A long narrow valley, or a sign that must change in ten coordinates at once, stops a
+hot chain; a point simply placed elsewhere is not stopped. No single width is right, so points are drawn around known
+modes at widths from twice to a thousand times that of a mode.
 """
 
 from __future__ import annotations
@@ -18,51 +18,51 @@ from sahmc.landscape.descent import DESCENTS_AT_ONCE
 WIDTHS = 2.0 ** np.arange(1, 11)
 """The widths at which points are drawn around a mode, in units of the spread within it."""
 BETWEEN = 1.5
-"""The width of a further Gaussian, in units of how modes themselves spread."""
+"""The width of a further Gaussian, in units of the spread of the modes themselves."""
 QUENCH_STEPS = 100
-"""The most steps of a point downhill."""
+"""The largest number of downhill steps of a point."""
 FEWEST_BATCHES = 3
-"""The number of batches in a row that must bring nothing new."""
+"""The minimum number of consecutive batches that must find nothing new."""
 FEWEST_ARRIVALS = 3
-"""The points from elsewhere that must have come to each mode: while some were seen once, others may be unseen."""
+"""The minimum number of points from outside its own basin that must reach each mode. If some modes were reached only
+once, others may have been missed."""
 LEAST_NEW = 0.01
-"""The share of the mass that the modes of the last batch must have, or it does not matter that they were new."""
+"""The minimum share of the mass in newly found modes for them to matter."""
 WIDEST, MOST_MEASURED = 1e4, 512
-"""How much wider a mode may be than another, in each direction, and the largest number of basins, the lowest, whose
-width is measured."""
+"""The largest ratio of the widths of two modes, in each direction, and the largest number of basins, lowest first,
+whose width is measured."""
 NEGLIGIBLE_NATS = 12.0
-"""The nats by which the mass of a mode is below the largest, from which on it does not count."""
+"""A mode is negligible if its log mass is at least this far below the largest, in nats."""
 
 
 class Discovery:
-    """A search, which remembers at which widths points have left the mode around which they were drawn."""
+    """A search that records at which widths points left the mode around which they were drawn."""
 
     def __init__(self, basins: BasinMap, seed: int):
         self.basins = basins
         self.rng = np.random.default_rng(seed)
         self.left = np.ones(len(WIDTHS) + 1)
-        """The number of points that came to another mode, for each width and, last, for that of the modes themselves,
-        and one more."""
+        """One plus the number of points that reached another mode, at each width and, last, at the spread of modes."""
         self.arrivals: dict[int, int] = {}
-        """How many points from elsewhere came to each mode, by the anchor at its bottom."""
+        """The number of points from outside its own basin that reached each mode, by its lowest anchor."""
         self.tried = [np.zeros((0, len(basins.scale)))]
-        """The points that went downhill, (point, dim)."""
+        """The points that descended, (point, dim)."""
         self.complete = False
-        """Whether it is unlikely that more would be found."""
+        """Whether further modes are unlikely to be found."""
         self.still_new = False
-        """Whether the last batch, of several, brought modes with more than LEAST_NEW of the mass."""
+        """Whether the last batch, unless it was the only one, found modes with more than LEAST_NEW of the mass."""
 
     def look(self, points: np.ndarray) -> None:
-        """Let points (point, dim) go downhill, from wherever they are."""
+        """Let points (point, dim) descend, from wherever they are."""
         if len(points):
             self.tried.append(points)
             self._count(self.basins.settle(points, QUENCH_STEPS), np.full(len(points), -1))
 
     def search(self, most: int) -> None:
-        """Draw points around the modes that are known, ``most`` batches of them or fewer if nothing new turns up.
+        """Draw up to ``most`` batches of points around the known modes, and stop early if nothing new turns up.
 
-        It is done when every mode was come to from elsewhere FEWEST_ARRIVALS times, and at least FEWEST_BATCHES
-        brought nothing.
+        The search is complete when every mode has been reached FEWEST_ARRIVALS times from outside its own basin, and
+        FEWEST_BATCHES in a row found nothing.
         """
         idle = 0
         for batch in range(most):
@@ -87,14 +87,14 @@ class Discovery:
                 break
 
     def _share_new(self, known: np.ndarray) -> float:
-        """Return the share of the mass, by Laplace's approximation, in modes that count and are not those ``known``."""
+        """Return the mass share, by the Laplace approximation, of non-negligible modes that are not in ``known``."""
         lowest, log_mass = masses(self.basins)
         mass = np.exp(log_mass - log_mass.max(initial=-math.inf))
         new = ~np.isin(self.basins.basin[lowest], self.basins.basin[known]) & np.isin(lowest, counting(self.basins))
         return float(mass[new].sum() / max(mass.sum(), 1e-300))
 
     def _points(self, known: np.ndarray, centre: np.ndarray, arm: np.ndarray) -> np.ndarray:
-        """Return points (point, dim) around the anchors ``centre``, or across all ``known`` ones, by their ``arm``."""
+        """Return points (point, dim) around the anchors ``centre`` or across all ``known`` ones, at widths ``arm``."""
         basins, noise = self.basins, self.rng.normal(size=(len(arm), len(self.basins.scale)))
         near = basins.anchor[centre] + np.append(WIDTHS, 1.0)[arm][:, None] * basins.scale * noise
         minima = basins.anchor[known]
@@ -102,9 +102,9 @@ class Discovery:
         return np.where((arm == len(WIDTHS))[:, None], across, near)
 
     def _count(self, label: np.ndarray, centre: np.ndarray) -> np.ndarray:
-        """Count the arrivals at anchors ``label`` of points drawn around the anchors ``centre``, -1 if around none.
+        """Count arrivals at anchors ``label`` of points drawn around the anchors ``centre``, -1 for points around none.
 
-        Return which of the points came to a mode that counts, and to another than they were drawn around.
+        Return which points reached a non-negligible mode other than the one around which they were drawn.
         """
         lowest, number = self.basins.lowest(), self.basins.number()
 
@@ -126,16 +126,16 @@ class Discovery:
 
 
 def counting(basins: BasinMap) -> np.ndarray:
-    """Return the anchors at the bottom of those basins whose mass counts."""
+    """Return the lowest anchors of the basins with non-negligible mass."""
     lowest, log_mass = masses(basins)
     return lowest[log_mass > log_mass.max(initial=-math.inf) - NEGLIGIBLE_NATS]
 
 
 def masses(basins: BasinMap) -> tuple[np.ndarray, np.ndarray]:
-    """Return the anchor at the bottom of each basin, and the log of its mass by Laplace's approximation.
+    """Return the lowest anchor of each basin, and the log of its mass by the Laplace approximation.
 
-    Basins that are too high to count whatever their width, or mere pits, have -inf: a mode that is WIDEST times as wide
-    as another may be as much higher as its volume is larger.
+    The log mass is -inf for basins that are mere pits, or too high to count at any width. A mode WIDEST times as wide
+    as another may be higher by the log of the ratio of their volumes.
     """
     lowest = basins.lowest() if len(basins.anchor) else np.zeros(0, int)
     low = basins.energy[lowest] <= np.sort(basins.energy[lowest])[:MOST_MEASURED].max(initial=-np.inf)

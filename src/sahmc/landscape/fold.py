@@ -1,9 +1,9 @@
-"""The fold: every position carried to that copy of it in which parts stand in order and have the right sign.
+"""The fold: the map of each position to the copy in which parts are in order and have the right sign.
 
-Copies of a mode are then one mode. Parts are put in the order of a score, a combination of their numbers that is the
-same for all of them; the sign of a part is that of another combination, as is the half of space to which a map that
-undoes itself carries a position. All are chosen to tell the parts of the posterior apart as well as can be. The
-positions that the fold leaves as they are make a part of space of which all else is copies, its domain.
+Copies of a mode then become one mode. Parts are ordered by a score: a linear combination of their numbers, the same for
+all of them. The sign of a part is that of another combination. The sign of a third decides whether an involution, a map
+that is its own inverse, is applied. All combinations are chosen to separate the parts of the posterior as clearly as
+possible. The domain is the part of space that the fold leaves unchanged; all other positions are copies of it.
 """
 
 from __future__ import annotations
@@ -21,23 +21,24 @@ from sahmc._support.pytree import strategy
 from sahmc.models.group import Exchange, Flat, Group, Move, exchanged, flipped, numpy_of
 
 CANDIDATES = 256
-"""The number of combinations at random that are tried as scores."""
+"""The number of random combinations that are tried as scores."""
 APART = 2.0
-"""The distance of two parts, in units of the width of their difference, from which on their exchange makes a copy."""
+"""The minimum distance of two parts, in units of the width of their difference, for their exchange to make a copy."""
 CHECKED = 16
-"""The number of random positions at which it is checked that copies are folded alike."""
+"""The number of random positions used to check that all copies fold to the same point."""
 
 
 @strategy
 class Fold:
-    """The map of each position to the one of its copies in the domain."""
+    """The map of each position to its copy in the domain."""
 
     group: Group
     """The group whose copies are folded."""
     scores: tuple[Any, ...]
-    """The score of the parts of each exchange, as factors (number,) of their numbers; those of two parts follow."""
+    """The score of the parts of each exchange, as factors (number,) of their numbers, then of the diagonal of their
+    matrix."""
     signs: tuple[Any, ...]
-    """The combination that decides on the sign of each part of each flip, as factors (part, number)."""
+    """The combination that determines the sign of each part of each flip, as factors (part, number)."""
     halves: tuple[Any, ...] = ()
     """The combination that is positive in one half of each involution, as factors (dim,)."""
 
@@ -66,7 +67,7 @@ class Fold:
         return ((move.places == still.places) & (move.sign > 0)).all(axis=-1)
 
     def copies(self, position: np.ndarray, width: np.ndarray) -> int:
-        """Return how many copies a position (dim,) has, itself among them; parts within ``width`` are the same."""
+        """Return the number of copies of a position (dim,), including itself; parts within ``width`` count as equal."""
         number, scaled = 1, position / width
         for involution in self.group.involutions:
             number *= 2 if (np.abs(scaled - involution(scaled)) > 1).any() else 1
@@ -86,16 +87,16 @@ def score(position: Flat, exchange: Exchange, factors: Any) -> Any:
 
 
 def features(position: Flat, exchange: Exchange) -> Any:
-    """Return what tells parts from each other, (..., parts, numbers): their numbers, and the diagonal of a matrix."""
+    """Return the numbers that distinguish parts, (..., parts, numbers): their own, and the diagonal of a matrix."""
     own = np.arange(exchange.num_parts)
     return position[..., numpy_of(exchange.single).concatenate([exchange.single, exchange.double[own, own]], axis=-1)]
 
 
 def choose_fold(group: Group, draws: np.ndarray) -> Fold | None:
-    """Return the fold that tells parts apart best, of those symmetries of a group by which a mode has copies.
+    """Return the fold that separates parts best, by those symmetries of a group that make copies of a mode.
 
-    ``draws`` (draw, dim) are of one copy of the mode. A symmetry whose parts are all the same there has no copies. None
-    if no symmetry is left.
+    ``draws`` (draw, dim) are from one copy of the mode. A symmetry makes no copies if all its parts are the same there.
+    The result is None if no symmetry is left.
     """
     tied = _orbits(group, draws.shape[1])
     every = np.concatenate([np.ravel(flip) for flip in group.flips]) if group.flips else np.zeros(0, int)
@@ -111,19 +112,19 @@ def choose_fold(group: Group, draws: np.ndarray) -> Fold | None:
 
 
 def _those_apart(found: list[tuple[np.ndarray, float]], things: tuple[Any, ...]) -> tuple[tuple[Any, ...], ...]:
-    """Return the factors, and the exchanges or flips, of those by which something is APART, by how far it is."""
+    """Return the factors, and the exchanges or flips, of the symmetries that separate something by more than APART."""
     kept = [k for k, (_, far) in enumerate(found) if far > APART]
     return tuple(found[k][0] for k in kept), tuple(things[k] for k in kept)
 
 
 def folds_alike(fold: Fold, positions: np.ndarray) -> bool:
-    """Tell whether copies of positions (position, dim) are all folded to the same."""
+    """Tell whether all copies of positions (position, dim) are folded to the same point."""
     move = fold.group.random_copies(positions, np.random.default_rng(0))
     return bool((fold(positions) == fold(move(positions))).all())
 
 
 def _orbits(group: Group, dim: int) -> np.ndarray:
-    """Return a number for each place, the same for places whose numbers may change places."""
+    """Return a number for each place; places that exchanges may swap have the same number."""
     ends = [np.arange(dim)[None]]
     for exchange in group.exchanges:
         single, double = np.asarray(exchange.single), np.asarray(exchange.double)
@@ -138,7 +139,7 @@ def _orbits(group: Group, dim: int) -> np.ndarray:
 
 
 def _tied(classes: np.ndarray) -> np.ndarray:
-    """Return a matrix (class, number) that makes means over numbers of the same class."""
+    """Return a matrix (class, number) that averages over numbers of the same class."""
     names, inverse = np.unique(classes, return_inverse=True)
     ties = np.zeros((len(names), len(classes)))
     ties[inverse, np.arange(len(classes))] = 1.0
@@ -146,10 +147,10 @@ def _tied(classes: np.ndarray) -> np.ndarray:
 
 
 def _choose_score(draws: np.ndarray, exchange: Exchange, tied: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return the factors (number,) of the score that tells parts apart best in ``draws`` (draw, dim) of one copy.
+    """Return the factors (number,) of the score that best separates parts in ``draws`` (draw, dim) of one copy.
 
-    The second number is how far apart the parts are that are furthest, in units of their width.
-    ``tied`` are the orbits of places: what other exchanges may mix has the same factor.
+    The second result is the largest distance between two parts, in units of their width. ``tied`` are the orbits of
+    places: numbers that other exchanges may mix have the same factor.
     """
     ties = _tied(features(tied, exchange)[0])
     values = features(draws, exchange) @ ties.T
@@ -166,11 +167,10 @@ def _choose_score(draws: np.ndarray, exchange: Exchange, tied: np.ndarray) -> tu
 
 
 def _choose_signs(draws: np.ndarray, flip: np.ndarray, tied: np.ndarray, flips: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return the factors (part, number) whose sign is the steadiest in ``draws`` (draw, dim) of one copy.
+    """Return the factors (part, number) with the most stable sign in ``draws`` (draw, dim) of one copy.
 
-    The second number is how far from zero that part is that is furthest, in units of its width.
-    Parts that may change places have the same factors; numbers that other flips change too, of the places ``flips``
-    of all flips, have none.
+    The second result is the largest distance of a part from zero, in units of its width. Parts that may be exchanged
+    have the same factors. ``flips`` are the places of all flips; numbers that other flips change too have no factor.
     """
     factors, furthest = np.zeros(flip.shape), 0.0
     alone = np.bincount(flips, minlength=len(tied)) == 1
@@ -191,10 +191,10 @@ def _choose_signs(draws: np.ndarray, flip: np.ndarray, tied: np.ndarray, flips: 
 
 
 def _choose_half(draws: np.ndarray, which: int, group: Group) -> tuple[np.ndarray, float]:
-    """Return the factors (dim,) of a combination that an involution of a group reverses, steadiest in ``draws``.
+    """Return the factors (dim,) of the most stable combination in ``draws`` that an involution of a group reverses.
 
-    The second number is how far from zero it is, in units of its width. Numbers that other symmetries change have no
-    factors if there are others.
+    The second result is its distance from zero, in units of its width. Numbers that other symmetries change have no
+    factor, if there are any others.
     """
     mine, others = group.involutions[which], [m for k, m in enumerate(group.involutions) if k != which]
     tables = [*group.flips, *(t for e in group.exchanges for t in (e.single, e.double))]
@@ -212,9 +212,9 @@ def _choose_half(draws: np.ndarray, which: int, group: Group) -> tuple[np.ndarra
 
 
 def _candidates(sd: np.ndarray, gaps: np.ndarray) -> np.ndarray:
-    """Return combinations (candidate, number) to try: each number alone, those that ``gaps`` suggest, some at random.
+    """Return combinations (candidate, number) to try: single numbers, those that ``gaps`` suggest, and random ones.
 
-    ``gaps`` (gap, number) are to be seen over widths ``sd`` (number,); a number that never moves is no guide.
+    ``gaps`` (gap, number) should be large relative to the widths ``sd`` (number,); numbers that never move are ignored.
     """
     width = np.where(sd > 0, sd, 1.0)
     random = np.random.default_rng(0).normal(size=(CANDIDATES, len(sd)))

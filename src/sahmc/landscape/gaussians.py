@@ -1,4 +1,4 @@
-"""Gaussians fitted to the draws of each mode: as much of a covariance as the draws can tell."""
+"""Gaussians fitted to the draws of each mode, with as much of the covariance as the draws can determine."""
 
 from __future__ import annotations
 
@@ -9,24 +9,26 @@ from typing import NamedTuple
 import numpy as np
 
 PRIOR_DRAWS = 5.0
-"""The draws that the minimum of a mode, and the usual spread, count for when its mean and variances are fitted."""
+"""The number of draws that the prior guess counts for when means and variances are fitted: the minimum of the mode, and
+the usual spread."""
 MOST_ALIKE = 0.99
-"""The largest correlation between one draw and the next that is believed."""
+"""The largest plausible correlation between one draw and the next."""
 DENSE_DIM = 400
-"""The largest dimension in which modes have a full correlation in common."""
+"""The largest dimension in which modes share a full correlation matrix."""
 MOST_AXES = 128
-"""The largest number of axes along which a mode is as wide as no other."""
+"""The largest number of axes along which a mode may differ in width from the others."""
 SPIKE = 1.2
-"""The factor by which an eigenvalue must be beyond those of noise, to be believed."""
+"""The factor by which an eigenvalue must be beyond the range of noise to be accepted."""
 GRAM_DRAWS = 300
-"""The number of draws of a mode that are looked at for its axes where there is no full correlation."""
+"""The number of draws of a mode used to find its axes where there is no full correlation matrix."""
 LEAST_CORRELATION = 1e-9
-"""What is added to the diagonal of correlations, which draws along a line leave without an inverse."""
+"""The amount added to the diagonal of correlation matrices, which are singular if draws lie on a line."""
 SORTINGS, SETTLED_SHARE = 5, 1e-3
-"""The most times that draws are sorted and Gaussians fitted in turn, and the share that may still change sides."""
+"""The largest number of alternations between sorting draws and fitting Gaussians, and the share of draws that may still
+change modes at the end."""
 CANDIDATES, CLEAR_SCORE = 4, 50.0
-"""The number of modes, the likeliest by diagonal covariances, among which full ones choose. Those whose score is this
-much higher, and more in many dimensions, are out of the question."""
+"""The number of modes, the likeliest by diagonal covariances, between which full covariances then choose. A mode is
+ruled out if its score exceeds the best by the second number, plus a term that grows with the dimension."""
 
 
 @dataclass(frozen=True)
@@ -34,17 +36,17 @@ class Gaussians:
     """Gaussians, one for each mode.
 
     A draw of mode k is x = mean + sd * (C (z + U (s - 1) U' z)), where z is standard normal. C is lower triangular and
-    common to all modes, and U holds orthonormal axes along which mode k is s times as wide.
+    shared by all modes. U holds orthonormal axes along which mode k is s times as wide.
     """
 
     count: np.ndarray
-    """The number of draws that each was fitted to, (mode,)."""
+    """The number of draws to which each was fitted, (mode,)."""
     mean: np.ndarray
     """The means, (mode, dim)."""
     sd: np.ndarray
     """The standard deviation of each coordinate, (mode, dim)."""
     common: np.ndarray
-    """C, (dim, dim), or in many dimensions the ones of its diagonal, (dim,)."""
+    """C, (dim, dim); in many dimensions its diagonal of ones, (dim,)."""
     inverse: np.ndarray
     """The inverse of C."""
     axes: np.ndarray
@@ -63,20 +65,20 @@ class Gaussians:
 
 
 class Likeliest(NamedTuple):
-    """The modes to which draws belong most likely, an entry of the arrays for each draw."""
+    """The most likely modes of draws; each array has one entry for each draw."""
 
     label: np.ndarray
     """The likeliest mode."""
     second: np.ndarray
-    """The next."""
+    """The second likeliest mode."""
     gap: np.ndarray
-    """The nats by which it is less likely; +inf if there is only one mode."""
+    """The nats by which the second is less likely; +inf if there is only one mode."""
     square: np.ndarray
     """The squared distance, z' z, from the nearest mode."""
 
 
 def likeliest(found: Gaussians, draws: np.ndarray) -> Likeliest:
-    """Return the modes to which each of ``draws`` (draw, dim) belongs most likely."""
+    """Return the most likely modes of each of ``draws`` (draw, dim)."""
     num = min(CANDIDATES, len(found.count))
     rough = diagonal_scores(draws, found.mean, found.sd**2)
     near = np.argsort(rough, axis=1)[:, :num]
@@ -98,7 +100,7 @@ def likeliest(found: Gaussians, draws: np.ndarray) -> Likeliest:
 
 
 def diagonal_scores(draws: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-    """Return the sum over coordinates of (x - m)^2 / v + log v, for each draw and mode, by two products of matrices."""
+    """Return the sum over coordinates of (x - m)^2 / v + log v for each draw and mode, from two matrix products."""
     middle = mean.mean(axis=0)
     draws, mean = draws - middle, mean - middle  # far from 0, sums of squares would cancel
     precision = 1 / variance
@@ -113,11 +115,11 @@ def sort_and_fit(
     choose: Callable[[np.ndarray], np.ndarray] | None = None,
     laplace: np.ndarray | None = None,
 ) -> tuple[np.ndarray, Gaussians]:
-    """Return the mode of each of ``draws`` (draw, dim), and Gaussians fitted to these.
+    """Return the mode of each of ``draws`` (draw, dim), and Gaussians fitted to the draws of each mode.
 
-    The first mode of a draw is that whose minimum, of ``minima`` (mode, dim), is nearest in units of ``scale``, the
-    spread of each coordinate; or the likeliest by the covariances of ``laplace`` (mode, dim, dim), if they are given.
-    Gaussians are fitted and draws sorted by them in turn. ``choose`` takes the mode of each draw and returns which
+    Draws start in the mode with the nearest of ``minima`` (mode, dim), in units of ``scale``, the spread of each
+    coordinate. If ``laplace`` covariances (mode, dim, dim) are given, they start in the likeliest mode under these.
+    Then fitting Gaussians and sorting draws by them alternate. ``choose`` takes the mode of each draw and returns which
     draws to fit to; all if None.
     """
     draws = draws.astype(float)
@@ -143,10 +145,11 @@ def sort_and_fit(
 def fit_gaussians(draws: np.ndarray, label: np.ndarray, minima: np.ndarray, scale: np.ndarray) -> Gaussians:
     """Fit a Gaussian to the draws of each mode, as closely as their number allows.
 
-    ``label`` is the mode of each of ``draws`` (draw, dim), ``minima`` (mode, dim) are the lowest points of the modes,
-    and ``scale`` is the spread of each coordinate that is expected. Means are drawn towards the minima, variances
-    towards ``scale`` and towards a shape that all modes have in common, correlations towards those of all modes, and
-    these towards 0, each as far as noise alone would explain the difference (Ledoit and Wolf, 2004).
+    ``label`` is the mode of each of ``draws`` (draw, dim), and ``minima`` (mode, dim) are the lowest points of the
+    modes. ``scale`` is the expected spread of each coordinate. Estimates are shrunk: means towards the minima, and
+    variances towards ``scale`` and a shape shared by all modes. The correlations of a mode are shrunk towards those of
+    all modes, and these towards 0. Each is shrunk as far as noise alone would explain the difference (Ledoit and Wolf,
+    2004).
     """
     num, dim = minima.shape
     draws = draws.astype(float)
@@ -172,10 +175,10 @@ def fit_gaussians(draws: np.ndarray, label: np.ndarray, minima: np.ndarray, scal
 
 
 def fit_around(draws: np.ndarray, label: np.ndarray, minima: np.ndarray, laplace: np.ndarray) -> Gaussians:
-    """Fit a Gaussian to the draws of each mode, drawn towards that of Laplace as far as noise explains the difference.
+    """Fit a Gaussian to the draws of each mode, shrunk towards its Laplace approximation.
 
     ``label`` is the mode of each of ``draws`` (draw, dim), and ``laplace`` are covariances (mode, dim, dim) at the
-    ``minima`` (mode, dim).
+    ``minima`` (mode, dim). The fit is shrunk as far as noise alone would explain the difference.
     """
     num, dim = minima.shape
     mean, covariance = minima.astype(float), np.array(laplace, float)
@@ -195,9 +198,9 @@ def fit_around(draws: np.ndarray, label: np.ndarray, minima: np.ndarray, laplace
 
 
 def gaussians_of(count: np.ndarray, mean: np.ndarray, covariance: np.ndarray) -> Gaussians:
-    """Return Gaussians of given means (mode, dim) and covariances (mode, dim, dim).
+    """Return Gaussians with given means (mode, dim) and covariances (mode, dim, dim).
 
-    In more than MOST_AXES dimensions only the axes count along which a mode differs most from the others.
+    In more than MOST_AXES dimensions only the axes are kept along which a mode differs most from the others.
     """
     sd = np.sqrt(np.einsum("kii->ki", covariance))
     correlation = covariance / sd[:, :, None] / sd[:, None]
@@ -214,9 +217,9 @@ def gaussians_of(count: np.ndarray, mean: np.ndarray, covariance: np.ndarray) ->
 
 
 def _fresh_share(z: np.ndarray, label: np.ndarray) -> float:
-    """Return how many independent draws one of ``z`` (draw, dim) is worth, by how much each is like the next.
+    """Return the effective sample size for each of ``z`` (draw, dim), from the correlation between successive draws.
 
-    ``label`` is the mode of each; draws of one chain follow each other.
+    ``label`` is the mode of each draw; draws of one chain follow each other.
     """
     same = label[1:] == label[:-1]
     alike = (z[1:] * z[:-1])[same].sum() / max(float((z[:-1] ** 2)[same].sum()), 1e-300)
@@ -227,9 +230,9 @@ def _fresh_share(z: np.ndarray, label: np.ndarray) -> float:
 def _moments(
     draws: np.ndarray, label: np.ndarray, minima: np.ndarray, scale: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return means and variances (mode, dim), numbers of draws, and of independent draws that these are worth.
+    """Return means and variances (mode, dim), numbers of draws, and effective sample sizes.
 
-    Means are drawn towards ``minima``, variances towards ``scale`` and towards a common shape.
+    Means are shrunk towards ``minima``, variances towards ``scale`` and a shared shape.
     """
     count = np.bincount(label, minlength=len(minima)).astype(float)
     mean, variance = minima.astype(float), np.tile(scale.astype(float) ** 2, (len(minima), 1))
@@ -243,9 +246,9 @@ def _moments(
 
 
 def _common_shape(variance: np.ndarray, count: np.ndarray, fresh: np.ndarray) -> np.ndarray:
-    """Return variances (mode, dim) drawn towards the mean over modes, first that times a width of each mode.
+    """Return variances (mode, dim) shrunk towards the mean over modes, scaled by the width of each mode.
 
-    The log of a variance has the variance 2 / n if n draws, ``fresh``, are independent.
+    The log of a variance has variance 2 / n, where n is the effective sample size, ``fresh``.
     """
     if len(variance) < 2:
         return variance
@@ -259,9 +262,9 @@ def _common_shape(variance: np.ndarray, count: np.ndarray, fresh: np.ndarray) ->
 
 
 def _shrunk(z: np.ndarray, fresh: float) -> np.ndarray:
-    """Return the covariance of ``z`` (draw, dim), drawn towards 1 as far as noise explains the difference.
+    """Return the covariance of ``z`` (draw, dim), shrunk towards 1 as far as noise explains the difference.
 
-    ``fresh`` is the number of independent draws that ``z`` is worth.
+    ``fresh`` is the effective sample size of ``z``.
     """
     dim = z.shape[1]
     found, one = z.T @ z / len(z), np.eye(dim)
@@ -272,16 +275,16 @@ def _shrunk(z: np.ndarray, fresh: float) -> np.ndarray:
 def _noise_share(dim: int, square: float, away: float, fresh: float) -> float:
     """Return the share of the difference between a covariance and 1 that is noise.
 
-    ``square`` is the sum of the squares of its entries, ``away`` that of its difference from 1. An entry of the
-    covariance of n draws has the variance (c_ii c_jj + c_ij^2) / n.
+    ``square`` is the sum of its squared entries, ``away`` that of its difference from 1. An entry of the covariance of
+    n draws has variance (c_ii c_jj + c_ij^2) / n.
     """
     return float(np.clip((dim**2 + square) / max(fresh, 1e-9) / max(away, 1e-300), 1e-3, 1.0))
 
 
 def _own_axes(z: np.ndarray, fresh: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the axes along which ``z`` (draw, dim) is wider or narrower than 1, and how wide: (axis,), (dim, axis).
+    """Return the axes along which ``z`` (draw, dim) is not of width 1, and the widths there: (axis,), (dim, axis).
 
-    In many dimensions only axes that are wider than noise could make them are looked for.
+    In many dimensions only axes are kept that are wider than noise could make them.
     """
     dim = z.shape[1]
     if dim <= DENSE_DIM:
@@ -291,7 +294,7 @@ def _own_axes(z: np.ndarray, fresh: float) -> tuple[np.ndarray, np.ndarray]:
         value = _spikes(value, dim / max(fresh, 1e-9), otherwise=(1 - share) * value + share)
     else:
         some = z[np.linspace(0, len(z) - 1, min(len(z), GRAM_DRAWS)).astype(int)]
-        value, vector = np.linalg.eigh(some @ some.T / len(some))  # its eigenvalues are those of the covariance
+        value, vector = np.linalg.eigh(some @ some.T / len(some))  # same eigenvalues as the covariance
         vector = some.T @ vector / np.sqrt(len(some) * np.maximum(value, 1e-300))
         value = np.where(value > 1, value, 1.0)
         value = _spikes(value, dim / max(fresh * len(some) / len(z), 1e-9), otherwise=np.ones(len(value)))
@@ -301,13 +304,13 @@ def _own_axes(z: np.ndarray, fresh: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _spikes(value: np.ndarray, noise: float, otherwise: np.ndarray) -> np.ndarray:
-    """Return what the eigenvalues of a sample covariance stand for, where they stand out from those of mere noise.
+    """Return the true eigenvalues behind those of a sample covariance that stand out from noise.
 
-    ``noise`` is the number of dimensions over that of draws. Eigenvalues of noise end at (1 +- sqrt(noise))^2, and one
-    beyond, v, stands for l where v = l + noise l / (l - 1) (Baik and Silverstein, 2006). Values within are those of
-    ``otherwise``.
+    ``noise`` is the number of dimensions over that of draws. Eigenvalues of noise end at (1 +- sqrt(noise))^2. One
+    beyond, v, comes from l where v = l + noise l / (l - 1) (Baik and Silverstein, 2006). Eigenvalues within are
+    replaced by ``otherwise``.
     """
-    value = np.maximum(value, 0.0)  # one of a matrix without full rank may come out below
+    value = np.maximum(value, 0.0)  # without full rank, rounding may make one negative
     high, low = SPIKE * (1 + np.sqrt(noise)) ** 2, max(0.0, 1 - np.sqrt(noise)) ** 2 / SPIKE
     middle = value + 1 - noise
     root = np.sqrt(np.maximum(middle**2 - 4 * value, 0.0))

@@ -1,4 +1,4 @@
-"""The mode finder, which looks for modes among the draws of a run."""
+"""The mode finder, which searches the draws of a run for modes."""
 
 from __future__ import annotations
 
@@ -25,19 +25,20 @@ from sahmc.results.warmup_record import SearchPower
 from sahmc.tilt.importance import log_normalise, systematic_resample
 
 DESCENTS, CHOSEN_DESCENTS, DESCENT_STEPS = DESCENTS_AT_ONCE, 32, 100
-"""The number of points that roll down first; how many of them are chosen, at most; and the most steps they take."""
+"""The number of points in the first batch of descents, the largest number of them that are chosen, and the most steps
+they take."""
 FEWEST_OTHERS = 16
-"""The number of draws at random that roll down at least."""
+"""The minimum number of randomly chosen draws that descend."""
 SEARCHES = 16
-"""The most rounds of descents in the search through the draws of a run."""
+"""The largest number of rounds of descents when searching the draws of a run."""
 HIGH_DESCENTS = 3
-"""The further descents from a mode whose mean is no part of it."""
+"""The number of additional descents from a mode whose mean lies outside it."""
 SAMPLE = 6000
-"""The number of draws, or fifty for each dimension if that is more, to which the search fits Gaussians."""
+"""The number of draws to which the search fits Gaussians, or fifty for each dimension if that is more."""
 DOUBTED = 0.02
-"""The mass of a mode that draws do not have, from which on its energy is computed in 64 bits."""
+"""The minimum expected mass of a mode with few draws for its energy to be recomputed in 64 bits."""
 TRIED_JUMPS = 256
-"""The number of jumps by which it is decided how modes are described."""
+"""The number of jumps used to choose between descriptions of the modes."""
 REMEMBERED_DRAWS = 20_000
 """The largest number of draws remembered of each stage."""
 
@@ -48,36 +49,36 @@ class Found(NamedTuple):
     modes: Modes
     """The modes, each described by a Gaussian fitted to its draws."""
     by_curvature: Modes
-    """The same modes, described by the curvature at their minima alone, where it was measured."""
+    """The same modes, described by the Hessian at their minima alone, where it was measured."""
     jumps: Modes
-    """The same modes, described as jumps between them are accepted most."""
+    """The same modes, in the description with the highest acceptance probability for jumps between them."""
     minima: np.ndarray
-    """The lowest points of all modes whose mass counts, (mode, dim), those of largest mass first."""
+    """The lowest points of all modes with non-negligible mass, (mode, dim), in order of decreasing mass."""
     covered: float
-    """The share of their mass, by Laplace's approximation, in modes that draws belong to."""
+    """The share of their mass, by the Laplace approximation, in modes that draws belong to."""
     still_new: bool
-    """Whether the last batch of points far from all modes still brought a new one."""
+    """Whether the last batch of points far from all modes still found a new one."""
     power: SearchPower | None
-    """What the search would have found; None where it did not look far from all modes."""
+    """The power of the search to find other modes; None if it did not look far from the known ones."""
     spent: int
     """The gradients spent."""
     displaced: bool
     """Whether the draws of the pilot hold far more mass than the surroundings of any minimum, as in a funnel."""
     elsewhere: bool
-    """Whether they hold far less than the surroundings of some minimum: they are no draws of the posterior."""
+    """Whether they hold far less mass than the surroundings of some minimum, so that they are not posterior draws."""
     unlike: np.ndarray
     """The points (point, dim) at the bottom of basins whose energy the fold seems to change."""
 
 
 class FarLook(NamedTuple):
-    """How to look for modes far from those that are known."""
+    """The settings of the search for modes far from the known ones."""
 
     hot: np.ndarray
-    """The points (point, dim) from anywhere that go downhill first."""
+    """The points (point, dim), from anywhere, that descend first."""
     batches: int
-    """The most batches of points that are drawn far from all modes, and go downhill."""
+    """The largest number of batches of points that are drawn far from all modes and descend."""
     probes: int
-    """The number of points that are looked at by one gradient."""
+    """The number of points that are examined with one gradient each."""
 
 
 @dataclass(frozen=True)
@@ -89,31 +90,31 @@ class ModeFinder:
     scale: np.ndarray
     """The spread of each coordinate within a mode, (dim,)."""
     draws: np.ndarray
-    """Draws (draw, dim) near the posterior, of whatever modes were seen, in the order in which they were made."""
+    """Draws (draw, dim) near the posterior, from all modes seen, in the order in which they were made."""
     stage: np.ndarray
     """The number of the stage that made each draw."""
     fold: Fold | None = None
     """The fold, where modes have copies: draws are kept in its domain."""
     bulk: Bulk | None = None
-    """The place where the chains of the pilot were; None if not known, or if modes have copies."""
+    """The region where the chains of the pilot were; None if unknown, or if modes have copies."""
 
     @classmethod
     def of(cls, energy_fn: TracedFunction, draws: np.ndarray) -> ModeFinder:
-        """Return a finder that knows draws (draw, chain, dim) made at beta = 1."""
+        """Return a finder for draws (draw, chain, dim) made at beta = 1."""
         kept = _remembered(draws)
         return cls(energy_fn, spread_within(draws), kept, np.zeros(len(kept), int))
 
     def anew(self, draws: np.ndarray) -> ModeFinder:
-        """Return a finder that knows these draws (draw, chain, dim) alone: others were not of the posterior."""
+        """Return a finder for these draws (draw, chain, dim) alone; earlier ones were not from the posterior."""
         draws = draws if self.fold is None else self.fold(draws)
         return replace(ModeFinder.of(self.energy_fn, draws), fold=self.fold)
 
     def folded(self, fold: Fold | None) -> ModeFinder:
-        """Return a finder to which copies are the same, by a fold; itself if there is none."""
+        """Return a finder that identifies copies by a fold; itself if there is none."""
         return self if fold is None else replace(self, draws=fold(self.draws), fold=fold, bulk=None)
 
     def with_draws(self, draws: np.ndarray) -> ModeFinder:
-        """Return a finder that knows further draws (draw, chain, dim) of the posterior."""
+        """Return a finder extended by draws (draw, chain, dim) of the posterior."""
         kept = _remembered(draws) if self.fold is None else self.fold(_remembered(draws))
         stage = np.append(self.stage, np.full(len(kept), self.stage.max(initial=-1) + 1))
         return replace(self, draws=np.concatenate([self.draws, kept]), stage=stage)
@@ -121,8 +122,8 @@ class ModeFinder:
     def find(self, first: np.ndarray, known: Modes, far: FarLook | None = None) -> Found:
         """Return the modes between which to jump, and what is known of them.
 
-        ``first`` are points (point, dim) to roll down from before any others; ``known`` are modes found earlier.
-        ``far`` says how to look far from all modes; None if not at all.
+        ``first`` are points (point, dim) that descend before any others; ``known`` are modes found earlier. ``far``
+        says how to search far from all modes; None means not at all.
         """
         basins, _ = self._first_look(first, known)
         early = len(basins.anchor)
@@ -164,7 +165,7 @@ class ModeFinder:
         )
 
     def _look_far(self, basins: BasinMap, search: Discovery, far: FarLook) -> SearchPower:
-        """Look far from all modes, add what is found to ``basins``, and return what would have been found."""
+        """Search far from all modes, add the findings to ``basins``, and return the power of the search."""
         search.look(far.hot)
         search.search(far.batches)
         looks = look_around(basins, far.probes, self._seed)
@@ -176,11 +177,11 @@ class ModeFinder:
 
     @property
     def _seed(self) -> int:
-        """A number that is another for other draws."""
+        """The seed for random numbers, which depends on the draws."""
         return zlib.crc32(self.draws[-DESCENTS:].tobytes())
 
     def _acceptance(self, modes: Modes, basins: BasinMap) -> float:
-        """Return the share of jumps between ``modes`` that would be accepted at late draws."""
+        """Return the acceptance probability of jumps between ``modes`` from late draws."""
         late = np.flatnonzero(self.stage == self.stage.max())
         points = self.draws[late[np.linspace(0, len(late) - 1, TRIED_JUMPS).astype(int)]]
         ends, volume = carry_to_others(modes, points, np.arange(TRIED_JUMPS))
@@ -191,11 +192,11 @@ class ModeFinder:
     def assign(
         self, draws: np.ndarray, first: np.ndarray, known: Modes, log_weight: np.ndarray | None = None
     ) -> tuple[ModeAssignment, int]:
-        """Return the modes in draws (chain, draw, dim) and the mode of each draw, and the gradients spent.
+        """Return the modes in draws (chain, draw, dim) with the mode of each draw, and the gradients spent.
 
-        ``first`` are points (point, dim) to roll down from before any others; ``known`` are modes found earlier.
-        Modes are numbered by their mass, from the ``log_weight`` of each draw (chain, draw); by how many draws they
-        hold if None.
+        ``first`` are points (point, dim) that descend before any others; ``known`` are modes found earlier. Modes are
+        numbered by decreasing mass, from the ``log_weight`` of each draw (chain, draw). If that is None, all draws have
+        equal weight.
         """
         basins, was_known = self._first_look(first, known)
         log_weight = np.zeros(draws.shape[:2]) if log_weight is None else log_weight
@@ -211,7 +212,7 @@ class ModeFinder:
         rank = np.append(np.argsort(order), -1).astype(np.int16 if len(order) < 2**15 else np.int32)
         expected = _expected(basins, assigned.found.log_det, mass)
         old = np.isin(np.arange(len(energy)), basins.number()[was_known[was_known >= 0]])
-        if int(known.num) == MOST_MODES and len(self.draws):  # there may have been more, without jumps between them
+        if int(known.num) == MOST_MODES and len(self.draws):  # other modes, without jumps, may be known too
             seen = sort_draws(assigned.found, self.draws[None][:, self.stage < self.stage.max()])
             old |= np.isin(np.arange(len(energy)), seen.label[~far_away(assigned.found, seen.square)])
         return ModeAssignment(
@@ -226,9 +227,9 @@ class ModeFinder:
         ), basins.spent
 
     def _first_look(self, first: np.ndarray, known: Modes) -> tuple[BasinMap, np.ndarray]:
-        """Return the basins that points roll down to, and the anchors that the minima known earlier lead to.
+        """Return the basins that points descend to, and the anchors that the minima known earlier lead to.
 
-        The points are the minima known, some of ``first``, and draws at random.
+        The points are the known minima, some of ``first``, and randomly chosen draws.
         """
         rng = np.random.default_rng(len(self.draws))
         old = np.asarray(known.minimum)[: int(known.num)]
@@ -238,11 +239,12 @@ class ModeFinder:
         return basins, basins.add(np.concatenate([old, first, others]), steps=DESCENT_STEPS)[: len(old)]
 
     def _search(self, basins: BasinMap, sample: np.ndarray) -> tuple[np.ndarray, np.ndarray, bool]:
-        """Let draws roll down, a batch at a time, until a batch brings no new basin.
+        """Let draws descend, a batch at a time, until a batch finds no new basin.
 
-        ``sample`` are draws (draw, dim) of the posterior. Half of a batch are those furthest out in each mode, and
-        several of a mode whose mean is not in it, as if the mode were two. The others are drawn at random. Return the
-        numbers of the draws that rolled down, the anchors they ended at, and whether the last batch brought nothing.
+        ``sample`` are draws (draw, dim) of the posterior. Half of a batch are the most extreme draws of each mode. If
+        the mean of a mode lies outside it, it may really be two modes, so several more of its draws are included. The
+        others are chosen at random. Return the indices of the draws that descended, the anchors at which they ended,
+        and whether the last batch found nothing new.
         """
         rng = np.random.default_rng(len(sample))
         picked, ends, complete = [np.zeros(0, int)], [np.zeros(0, int)], not basins.has_gradient
@@ -267,10 +269,10 @@ class ModeFinder:
 
 
 def _expected(basins: BasinMap, log_width: np.ndarray, mass: np.ndarray) -> np.ndarray:
-    """Return the mass that each basin would have if it were Gaussian, by its depth and its ``log_width``.
+    """Return the mass that each basin would have if it were Gaussian, from its depth and its ``log_width``.
 
-    Where that is far above the ``mass`` it has, few draws tell its width, and the curvature at its minimum does; and
-    energies are those in 64 bits, since rounding can dig a pit.
+    If that is far above its actual ``mass``, the basin has few draws, and its width is taken from the Hessian at its
+    minimum instead. Energies are then computed in 64 bits, since rounding can create a pit.
     """
     lowest = basins.lowest()
     energy = basins.energy[lowest]
@@ -289,18 +291,18 @@ def _expected(basins: BasinMap, log_width: np.ndarray, mass: np.ndarray) -> np.n
 
 
 def _remembered(draws: np.ndarray) -> np.ndarray:
-    """Return draws (draw, chain, dim) as (draw, dim), chain after chain, evenly chosen if there is no room for all."""
+    """Return draws (draw, chain, dim) as (draw, dim), chain after chain, thinned evenly if there is no room for all."""
     flat, most = np.swapaxes(draws, 0, 1).reshape(-1, draws.shape[-1]), _room(draws)
     return flat[np.linspace(0, len(flat) - 1, most).astype(int)] if len(flat) > most else flat
 
 
 def _room(draws: np.ndarray) -> int:
-    """Return how many of draws (..., dim) a finder has room for."""
+    """Return the number of draws (..., dim) that a finder has room for."""
     return max(DESCENTS, min(REMEMBERED_DRAWS, SORT_BYTES // (draws.shape[-1] * draws.itemsize)))
 
 
 def spread_within(draws: np.ndarray) -> np.ndarray:
-    """Return the sd of each coordinate of draws (draw, chain, dim) within chains; 1 where nothing moved."""
+    """Return the standard deviation of each coordinate within chains of draws (draw, chain, dim); 1 if none moved."""
     if not len(draws):
         return np.ones(draws.shape[-1])
     spread = np.sqrt(draws.astype(float).var(axis=0).mean(axis=0))
@@ -310,14 +312,14 @@ def spread_within(draws: np.ndarray) -> np.ndarray:
 def posterior_draws(position: np.ndarray, log_weight: np.ndarray) -> np.ndarray:
     """Return equal-weight draws (draw, 1, dim), resampled from positions (chain, draw, dim) by their weights.
 
-    They are half as many as there were, or as many as a finder has room for.
+    Their number is half that of the positions, or less if a finder has no room for that.
     """
     weight = np.exp(log_normalise(log_weight.astype(float))).ravel()
     return position[np.unravel_index(_equal_weight(weight, position), position.shape[:2])][:, None]
 
 
 def _equal_weight(weight: np.ndarray, position: np.ndarray) -> np.ndarray:
-    """Return the numbers of draws resampled by their ``weight`` (draw,), half as many or as many as there is room for.
+    """Return the indices of draws resampled by their ``weight`` (draw,): half as many, or as many as there is room for.
 
     ``position`` are the draws, (chain, draw, dim).
     """
@@ -325,9 +327,9 @@ def _equal_weight(weight: np.ndarray, position: np.ndarray) -> np.ndarray:
 
 
 def lowest_draws(position: np.ndarray, energy: np.ndarray) -> np.ndarray:
-    """Return the draw of lowest energy of each chain, (chain, dim), of positions (chain, draw, dim).
+    """Return the draw of lowest energy of each chain, (chain, dim), from positions (chain, draw, dim).
 
-    Chains of which no ``energy`` (chain, draw) is finite are left out.
+    Chains without a finite ``energy`` (chain, draw) are left out.
     """
     finite = np.isfinite(energy)
     lowest = np.where(finite, energy, np.inf).argmin(axis=1)

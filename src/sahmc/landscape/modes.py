@@ -1,4 +1,4 @@
-"""The modes between which chains jump, each described by a Gaussian, as arrays of fixed size."""
+"""The modes between which chains jump, each described by a Gaussian, in arrays of fixed size."""
 
 from __future__ import annotations
 
@@ -15,25 +15,26 @@ from sahmc.landscape.gaussians import Gaussians, gaussians_of, likeliest, sort_a
 MOST_MODES = 128
 """The largest number of modes between which chains jump."""
 SIZES = (32, 64, 128)
-"""The numbers of modes for which arrays have room: few, so that similar runs share compiled code."""
+"""The possible array sizes, in modes; they are few, so that similar runs share compiled code."""
 ENOUGH_DRAWS = 200
-"""The number of late draws of a mode, or five for each dimension if that is more, that make earlier ones needless."""
+"""The number of late draws of a mode at which earlier ones are no longer used, or five for each dimension if that is
+more."""
 EXACT = jax.lax.Precision.HIGHEST
-"""The precision of products of matrices; GPUs would round to ten bits."""
+"""The precision of matrix products; by default GPUs round to ten bits."""
 
 
 @strategy
 class Modes:
     """The modes, each described by a Gaussian.
 
-    A draw of mode k is x = mean + sd * (C (z + U (s - 1) U' z)), where z is standard normal. C is common to all modes,
-    and U holds orthonormal axes along which mode k is s times as wide.
+    A draw of mode k is x = mean + sd * (C (z + U (s - 1) U' z)), where z is standard normal. C is shared by all modes.
+    U holds orthonormal axes along which mode k is s times as wide.
     """
 
     num: Int[Array, ""]
     """The number of modes; entries of the arrays beyond it are padding."""
     minimum: Float[Array, "modes dim"]
-    """The point of lowest energy that was found in each mode."""
+    """The lowest energy point found in each mode."""
     weight: Float[Array, " modes"]
     """The share of the draws that belong to each mode."""
     mean: Float[Array, "modes dim"]
@@ -46,19 +47,19 @@ class Modes:
     log_det: Float[Array, " modes"]
     """The log determinant of the map from z to x."""
     common: Float[Array, "dim *full"]
-    """C, a lower triangular matrix or, in many dimensions, the ones of a diagonal."""
+    """C, a lower triangular matrix or, in many dimensions, its diagonal of ones."""
     inverse: Float[Array, "dim *full"]
     """The inverse of C."""
 
     def nearest(self, position: Float[Array, " dim"]) -> Int[Array, ""]:
-        """Return the mode to which a position belongs: the likeliest under Gaussians with diagonal covariances."""
+        """Return the mode of a position: the likeliest under Gaussians with diagonal covariances."""
         score = jnp.sum(((position - self.mean) / self.sd) ** 2 + 2 * jnp.log(self.sd), axis=1)
         return jnp.argmin(jnp.where(jnp.arange(len(score)) < self.num, score, jnp.inf))
 
     def carry(
         self, position: Float[Array, " dim"], one: Int[Array, ""] | int, two: Int[Array, ""] | int
     ) -> Float[Array, " dim"]:
-        """Return the position in mode ``two`` that corresponds to ``position`` in mode ``one``: the same z."""
+        """Return the position in mode ``two`` with the same z as ``position`` has in mode ``one``."""
         whitened = _times(self.inverse, (position - self.mean[one]) / self.sd[one])
         z = _stretched(whitened, self.axes[one], 1 / self.stretch[one])
         coloured = _times(self.common, _stretched(z, self.axes[two], self.stretch[two]))
@@ -79,7 +80,7 @@ def _stretched(
 
 
 def no_modes(dim: int, dtype: Any) -> Modes:
-    """Return the description of no modes at all, for positions of this dimension and type."""
+    """Return an empty set of modes, for positions of this dimension and type."""
     return fit_modes(np.zeros((1, dim)), np.zeros((0, dim)), np.ones(dim), dtype)
 
 
@@ -91,12 +92,12 @@ def fit_modes(
     stage: np.ndarray | None = None,
     laplace: np.ndarray | None = None,
 ) -> Modes:
-    """Fit a Gaussian to each mode, for at most MOST_MODES modes, those with most draws.
+    """Fit a Gaussian to each mode, for at most MOST_MODES modes, those with the most draws.
 
-    ``draws`` (draw, dim) are of the posterior, or of some part of each mode; ``minima`` (mode, dim) are the lowest
-    points of the modes, and ``scale`` is the spread of each coordinate. ``stage`` tells how late each draw was made:
-    where there are enough late draws of a mode, earlier ones do not count. ``laplace`` are covariances
-    (mode, dim, dim) at the minima, if they are known. Arrays are of type ``dtype``.
+    ``draws`` (draw, dim) are from the posterior, or from a part of each mode. ``minima`` (mode, dim) are the lowest
+    points of the modes, and ``scale`` is the spread of each coordinate. ``stage`` says how late each draw was made:
+    with enough late draws of a mode, earlier ones do not count. ``laplace`` are covariances (mode, dim, dim) at the
+    minima, if known. Arrays are of type ``dtype``.
     """
     stage = np.zeros(len(draws), int) if stage is None else stage
     enough = max(ENOUGH_DRAWS, 5 * draws.shape[1])
@@ -107,18 +108,18 @@ def fit_modes(
 
 
 def laplace_modes(draws: np.ndarray, minima: np.ndarray, laplace: np.ndarray, dtype: Any, stage: np.ndarray) -> Modes:
-    """Return modes that are described by the curvature at their minima alone; draws only tell their weights.
+    """Return modes described by the Hessian at their minima alone; draws only determine their weights.
 
-    The arguments are those of ``fit_modes``. Where tails are heavy, this describes the middle of a mode better.
+    The arguments are those of ``fit_modes``. With heavy tails, this describes the middle of a mode better.
     """
     found = gaussians_of(np.zeros(len(minima)), minima.astype(float), laplace)
     return _modes(found, likeliest(found, draws.astype(float)).label, stage, minima, dtype)
 
 
 def _modes(found: Gaussians, label: np.ndarray, stage: np.ndarray, minima: np.ndarray, dtype: Any) -> Modes:
-    """Return the Gaussians as arrays of fixed size, those of modes with most late draws first.
+    """Return the Gaussians as arrays of fixed size, in order of decreasing number of late draws.
 
-    ``label`` and ``stage`` tell of each draw to which mode it belongs and when it was made.
+    ``label`` is the mode of each draw, and ``stage`` the stage that made it.
     """
     count, older = (
         np.bincount(label[s], minlength=len(minima))[: len(minima)] for s in (stage == stage.max(), stage >= 0)
@@ -139,7 +140,7 @@ def _modes(found: Gaussians, label: np.ndarray, stage: np.ndarray, minima: np.nd
 def carry_to_others(
     modes: Modes, points: Float[Array, "points dim"], turns: Int[Array, " points"]
 ) -> tuple[Float[Array, "points dim"], Float[Array, " points"]]:
-    """Return where jumps lead from points, each to the mode ``turns`` further, and the logs of how volume changes."""
+    """Return the ends of jumps from points, each to the mode ``turns`` further, and the log changes of volume."""
 
     def one(point: Float[Array, " dim"], turn: Int[Array, ""]) -> Any:
         here = modes.nearest(point)
@@ -150,7 +151,7 @@ def carry_to_others(
 
 
 def late_enough(label: np.ndarray, stage: np.ndarray, num: int, enough: int) -> np.ndarray:
-    """Return whether each draw is one of the last stages that together hold ``enough`` draws of its mode.
+    """Return whether each draw is from the last stages that together hold ``enough`` draws of its mode.
 
     ``label`` is the mode of each draw, one of ``num``, and ``stage`` the number of the stage that made it.
     """

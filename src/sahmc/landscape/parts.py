@@ -1,4 +1,4 @@
-"""The parts of a reference: Gaussians around the modes, and how much of each is wanted."""
+"""The parts of a reference: Gaussians around the modes, and their weights."""
 
 from __future__ import annotations
 
@@ -15,38 +15,40 @@ from sahmc.landscape.modes import Modes
 from sahmc.landscape.reference import Reference, mixture_of
 
 EVEN_SHARE = 0.5
-"""The share of q that all modes have alike; the rest goes by their masses."""
+"""The share of q that is divided equally among modes; the rest is divided by mass."""
 EM_STEPS = 50
-"""The steps of expectation maximisation by which parts are weighed."""
+"""The number of expectation-maximisation steps when fitting weights."""
 LEAST_SHARE = 1e-3
-"""The share of the weight of its mode below which a part is left out."""
+"""The minimum share of a part in the weight of its mode; smaller parts are dropped."""
 WORTH = 0.02
-"""The nats, as a mean over the posterior, by which more parts must be better than fewer: each costs in every move."""
+"""The minimum improvement in mean log density, in nats, for more parts to be preferred to fewer: each part costs in
+every move."""
 
 
 def inflation(dim: int) -> float:
-    """Return the factor by which q is wider than the modes that it is fitted to: less, the more dimensions there are.
+    """Return the factor by which q is wider than the modes it is fitted to; it falls with the dimension.
 
-    The energies of q and of the modes are then about as far apart in any dimension.
+    The energies of q and of the modes then differ by about the same amount in any dimension.
     """
     return math.sqrt(1 + 1 / math.sqrt(dim))
 
 
 class Parts(NamedTuple):
-    """Gaussians, or what has heavier tails, that may be parts of a reference, not weighed yet."""
+    """Possible parts of a reference, without weights: Gaussians, or distributions with heavier tails."""
 
     mode: np.ndarray
-    """The mode that each one describes, (part,); a mode may have several."""
+    """The mode that each part describes, (part,); a mode may have several."""
     mean: np.ndarray
     """The means, (part, dim)."""
     factor: np.ndarray
-    """F of each, with covariance F F': (part, dim, dim) or, in many dimensions, the sds (part, dim)."""
+    """F of each part, with covariance F F': (part, dim, dim) or, in many dimensions, standard deviations (part,
+    dim)."""
     heavy: np.ndarray
     """The parts that are Student's t with two degrees of freedom, (part,)."""
 
     @classmethod
     def of(cls, modes: Modes) -> Parts:
-        """Return the Gaussians by which ``modes`` are described, a little wider than these."""
+        """Return the Gaussians that describe ``modes``, slightly widened."""
         num = int(modes.num)
         sd = np.asarray(modes.sd, float)[:num]
         factor = sd * np.exp(np.log(np.asarray(modes.stretch, float)[:num]).mean(axis=1))[:, None]
@@ -60,27 +62,27 @@ class Parts(NamedTuple):
         return cls(np.arange(num), mean, inflation(sd.shape[1]) * factor, np.zeros(num, bool))
 
     def with_heavy_tails(self) -> Parts:
-        """Return a t in place of each Gaussian, which curves as this does where it is highest, its width aside."""
+        """Return a t in place of each Gaussian, with the Hessian at the peak that this had before it was widened."""
         dim = self.mean.shape[1]
         return self._replace(
             factor=self.factor * math.sqrt(1 + 0.5 * dim) / inflation(dim), heavy=np.ones(len(self.mode), bool)
         )
 
     def joined(self, others: Parts) -> Parts:
-        """Return these and others."""
+        """Return these parts together with others."""
         return Parts(*(np.concatenate(pair) for pair in zip(self, others, strict=True)))
 
     def chosen(self, which: np.ndarray) -> Parts:
-        """Return some of them."""
+        """Return a selection of the parts."""
         return Parts(*(part[which] for part in self))
 
     def weighed(self, weight: np.ndarray, dtype: Any) -> Reference:
-        """Return the mixture of them with these weights."""
+        """Return the mixture of the parts with these weights."""
         return mixture_of(weight, self.mean, self.factor, dtype, self.heavy)
 
 
 def even_weights(parts: Parts, weight: np.ndarray) -> np.ndarray:
-    """Return weights of ``parts`` of which EVEN_SHARE goes to all modes alike, so that none is left out."""
+    """Return weights of ``parts`` with EVEN_SHARE divided equally among modes, so that none is left out."""
     weight = weight / weight.sum()
     by_mode = np.bincount(parts.mode, weight)
     within = weight / np.maximum(by_mode, 1e-300)[parts.mode]
@@ -90,11 +92,11 @@ def even_weights(parts: Parts, weight: np.ndarray) -> np.ndarray:
 def fit_reference(
     pictures: list[Parts], energy: Callable[[np.ndarray], np.ndarray], num: int, seed: int, dtype: Any
 ) -> tuple[Reference, int]:
-    """Return the reference that is most like the posterior, made of any of ``pictures`` of its modes or of all of them.
+    """Return the reference that is most like the posterior, made of one of ``pictures`` of its modes or of all.
 
-    ``energy`` gives -log density of points (point, dim), of which about ``num`` are looked at; their number is returned
-    too. They are draws of all parts, weighed by how much more of the posterior than of these there is, so that no chain
-    has to have been where the mass is. One picture does where all together are better by less than WORTH nats.
+    ``energy`` returns -log density of points (point, dim). It is evaluated at about ``num`` points, and their number is
+    returned too. The points are draws of all parts with importance weights for the posterior, so no chain needs to have
+    been where the mass is. One picture is enough if all together improve on it by less than WORTH nats.
     """
     every = pictures[0]
     for picture in pictures[1:]:
@@ -106,7 +108,7 @@ def fit_reference(
     log_weight = -energy(points) - logsumexp(log_part, axis=0)
     share = np.where(np.isnan(log_weight), -np.inf, log_weight)
     share = np.exp(share - max(share.max(), -np.finfo(float).max))
-    share = np.minimum(share, share.sum() * len(share) ** -0.5)  # one draw alone must not decide
+    share = np.minimum(share, share.sum() * len(share) ** -0.5)  # no single draw may dominate
     share /= max(share.sum(), 1e-300)
 
     starts = np.cumsum([0] + [len(picture.mode) for picture in pictures])
@@ -122,15 +124,15 @@ def fit_reference(
 
 
 def _wanted(parts: Parts, weight: np.ndarray) -> np.ndarray:
-    """Return the numbers of those of ``parts`` that have more than LEAST_SHARE of the weight of their mode."""
+    """Return the indices of ``parts`` with more than LEAST_SHARE of the weight of their mode."""
     by_mode = np.bincount(parts.mode, weight)
     return np.flatnonzero(weight > LEAST_SHARE * by_mode[parts.mode])
 
 
 def _fit_weights(log_part: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return the weights with which a mixture is likeliest, by expectation maximisation, and its mean log density.
+    """Return the maximum likelihood weights of a mixture, by expectation maximisation, and its mean log density.
 
-    ``log_part`` are the log densities of its parts at points (part, point), each of which counts by its ``share``.
+    ``log_part`` are the log densities of its parts at points (part, point), and ``share`` is the weight of each point.
     """
     weight = np.full(len(log_part), 1 / len(log_part))
     for _ in range(EM_STEPS):

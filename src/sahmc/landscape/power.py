@@ -1,9 +1,8 @@
-"""The power of the search for modes: what it would have found, had it been there.
+"""The power of the search for modes: the probability that it would have found a mode, had there been one.
 
-A hypothetical mode, a needle, is put at a random place. Wherever its density exceeds that of the posterior by far, a
-probe would have seen its energy and gradient in place of those that it saw. So from the probes of a run follows for
-each place and width how much mass a needle must have for at least one probe to be in its basin, and strange enough to
-go downhill.
+A hypothetical mode, a needle, is placed at random. Wherever its density far exceeds that of the posterior, a probe
+would have seen the needle's energy and gradient instead. To be found, a needle needs at least one probe in its basin,
+and strange enough to descend. The probes of a run show the minimum mass that this takes for each place and width.
 """
 
 from __future__ import annotations
@@ -17,17 +16,17 @@ from sahmc.landscape.probes import Look, Pictures
 from sahmc.results.warmup_record import SEARCH_PLACES, SearchPower
 
 NEEDLES = dict(zip(SEARCH_PLACES, (60, 80, 60), strict=True))
-"""The number of needles that are put at each kind of place."""
+"""The number of needles at each kind of place."""
 AT_ONCE = 16
-"""The number of needles whose distances to all probes are held in memory at once."""
+"""The number of needles for which the distances to all probes are held in memory at once."""
 LOG2_WIDTHS, FULL_DIM = np.arange(-3.0, 0.1, 0.375), 8
-"""The logs of the widths of needles in up to FULL_DIM dimensions; in more, the least volume is the same."""
+"""The base-2 logs of the widths of needles in up to FULL_DIM dimensions; in more, the smallest volume is the same."""
 FEWEST_NEEDLES = 8
-"""The number of needles that must be a mode of their own, where they are put, to tell which share is found."""
+"""The minimum number of needles that are separate modes where they are placed, for estimating the share found."""
 LOG_ODDS = np.linspace(-7.0, 7.0, 29)
-"""The logs of the odds of the mass that are tried."""
+"""The log odds of the mass to try."""
 DOMINATED = 0.0
-"""The nats by which a needle's density must exceed that of the posterior where a probe sees it."""
+"""The minimum nats by which a needle's density must exceed that of the posterior for a probe to see it."""
 
 
 def needle_widths(dim: int) -> np.ndarray:
@@ -36,9 +35,9 @@ def needle_widths(dim: int) -> np.ndarray:
 
 
 def measure_power(basins: BasinMap, looks: list[Look], seed: int) -> SearchPower:
-    """Return what the probes of a run, and points that went downhill from wherever they were, would have found.
+    """Return the power of the probes of a run, and of points that descended from wherever they were.
 
-    Needles are put inside the modes, near them and far away.
+    Needles are placed inside the modes, near them and far away.
     """
     rng, pictures = np.random.default_rng(seed), Pictures.of(basins)
     widths = needle_widths(pictures.dim)
@@ -69,15 +68,15 @@ def measure_power(basins: BasinMap, looks: list[Look], seed: int) -> SearchPower
 
 
 def _log_peak(pictures: Pictures, mode: np.ndarray | int) -> np.ndarray:
-    """Return the log of the density at the centre of needles of all widths with as much mass as all modes together.
+    """Return the log density at the centre of needles of all widths with as much mass as all modes together.
 
-    They are shaped like the modes ``mode``.
+    They have the shape of the modes ``mode``.
     """
     return pictures.log_total - pictures.log_width[mode] - pictures.dim * np.log(needle_widths(pictures.dim))
 
 
 def _needed(pictures: Pictures, mode: int, centres: np.ndarray, look: Look) -> np.ndarray:
-    """Return the log odds of the mass that needles must have to be seen, (centre, width); inf if none will do."""
+    """Return the minimum log odds of the mass for needles to be seen, (centre, width); inf if no mass is enough."""
     widths = needle_widths(pictures.dim)
     found = np.full((len(centres), len(widths)), np.inf)
     whiten = np.linalg.inv(pictures.factor[mode]) if pictures.has_factors else np.eye(pictures.dim)
@@ -96,10 +95,10 @@ def _needed(pictures: Pictures, mode: int, centres: np.ndarray, look: Look) -> n
 def _nearest(
     centres: np.ndarray, minimum: np.ndarray, whiten: np.ndarray, narrow: np.ndarray, look: Look
 ) -> np.ndarray:
-    """Return the point of a look at which needles at each centre exceed the rest most, for each width (width, centre).
+    """Return the point of a look where needles at each centre stand out most, for each width (width, centre).
 
-    Distances are in units of the width of a mode, by its ``minimum`` and the matrix ``whiten``. ``narrow`` is 1 / 2 w^2
-    for each width w.
+    Distances are in units of the width of a mode, given by its ``minimum`` and the matrix ``whiten``. ``narrow`` is 1 /
+    (2 w^2) for each width w.
     """
     energy = np.minimum(look.energy, np.finfo(np.float32).max).astype(np.float32)
     one, two = (((part - minimum) @ whiten.T).astype(np.float32) for part in (centres, look.position))

@@ -1,8 +1,8 @@
-"""Probes: points far from the known modes, one gradient each, of which the strangest go downhill.
+"""Probes: points far from the known modes with one gradient each; the strangest of them descend.
 
-A narrow mode beside a wide one is missed by hot chains and by the few points that go downhill from everywhere: its
-basin is a small ball in a large space. But one gradient tells whether a point is in it. A mode of width L gives
-gradients with |L^T grad|^2 = 2 (U - U_min); in a basin s times as narrow that is 1 / s^2 times as much.
+A narrow mode beside a wide one has a basin that is a small ball in a large space. Hot chains miss it, and so do the few
+points that descend from everywhere. But one gradient shows whether a point is in the basin. A mode of width L gives
+gradients with |L^T grad|^2 = 2 (U - U_min); in a basin s times as narrow this is 1 / s^2 times as large.
 """
 
 from __future__ import annotations
@@ -19,34 +19,38 @@ from sahmc.landscape.descent import DESCENTS_AT_ONCE
 from sahmc.landscape.discovery import QUENCH_STEPS, counting, masses
 
 PROBES_PER_DESCENT = 256
-"""The number of probes for each that goes downhill."""
+"""The number of probes for each one that descends."""
 MOST_ROUNDS, MOST_NUMBERS = 16, 2**23
-"""The most rounds in which probes are made, and the most coordinates of all of them, for which there must be room."""
+"""The largest number of rounds of probes, and the largest number of coordinates of all probes together, limited by
+memory."""
 ENERGY_BINS = 16
-"""The number of groups of like energy, from each of which the strangest go downhill."""
+"""The number of groups of similar energy; the strangest probes of each group descend."""
 NEAREST_WIDTH, REACH, FAR_WIDTH, FURTHEST_WIDTH = 1.25, 10.0, 16.0, 1000.0
-"""The least width of the Gaussians around modes from which probes are drawn, in units of a mode's own; how much further
-out the sphere of the widest is on which most probes lie; and the widths up to which some, and a few, are drawn."""
+"""The widths of the Gaussians around modes from which probes are drawn, in units of a mode's own. Probes near a mode
+have at least the first width, and lie up to the second number of widths beyond its rim. Some probes go up to the third
+width, and a few up to the last."""
 BANDS = {"inside": 0.05, "near": 0.47, "far": 0.1, "furthest": 0.05, "sparse": 0.33}
-"""The shares of the probes that are drawn inside modes, near them, further out, further still, and far in some
-coordinates only."""
+"""The shares of the probes drawn inside modes, near them, further out, further still, and far in only some
+coordinates."""
 FAR_REACH = 100.0
-"""How many widths beyond the rim of a mode the furthest needle is put; near it, up to REACH."""
+"""The number of widths beyond the rim of a mode at which the furthest needle is placed; needles near it go up to
+REACH."""
 COUNTED_MASS = 0.01
-"""The mass from which a mode tells how wide modes are, and how far apart."""
+"""The minimum mass of a mode that is used to measure the widths of modes and the distances between them."""
 MOST_COORDINATES, SPARSE_NEAREST, SPARSE_FURTHEST, SPARSE_WIDTH = 4, 2.5, 40.0, 0.7
-"""The largest number of coordinates in which a sparse probe is far from a mode, the least and the largest distance in
-units of scale, and the width of the Gaussian around the mode that it is in otherwise."""
+"""The rules for a sparse probe. The first is the largest number of coordinates in which it is far from a mode, then
+come the smallest and the largest distance in units of scale. The last is the width of the Gaussian around the mode for
+all coordinates."""
 HIGHEST = 1e300
-"""The largest energy above a mode, and the largest square of a gradient, between which strangeness tells."""
+"""The cap on energies above a mode and on squared gradients, which keeps the strangeness finite."""
 MOST_PICTURES = 64
 """The largest number of modes around which probes are drawn."""
 
 
 class Pictures(NamedTuple):
-    """What the known modes explain: a Gaussian at the bottom of each, by its curvature. Lengths are in units of scale.
+    """The known modes, each described by a Gaussian at its bottom, from the Hessian; lengths are in units of scale.
 
-    Where the curvature is not measured it is that of a unit Gaussian.
+    Where the Hessian is not measured, the Gaussian has unit covariance.
     """
 
     scale: np.ndarray
@@ -58,11 +62,11 @@ class Pictures(NamedTuple):
     factor: np.ndarray
     """The Cholesky factors of the covariances, (mode, dim, dim), or (mode, 1, 1) for unit Gaussians."""
     log_mass: np.ndarray
-    """The log of the masses by Laplace's approximation, but for the constant of Gaussians."""
+    """The log masses by the Laplace approximation, without the constant of Gaussians."""
 
     @classmethod
     def of(cls, basins: BasinMap) -> Pictures:
-        """Return those of the modes of largest mass."""
+        """Return the descriptions of the modes with the largest mass."""
         lowest, log_mass = masses(basins)
         order = np.argsort(-log_mass, kind="stable")[:MOST_PICTURES]
         order = order[np.isfinite(log_mass[order])]
@@ -78,7 +82,7 @@ class Pictures(NamedTuple):
 
     @property
     def log_total(self) -> float:
-        """The log of the mass of all modes, as in ``log_mass``."""
+        """The log mass of all modes together, as in ``log_mass``."""
         return float(np.logaddexp.reduce(self.log_mass))
 
     @property
@@ -88,18 +92,18 @@ class Pictures(NamedTuple):
 
     @property
     def has_factors(self) -> bool:
-        """Whether the curvature of modes was measured."""
+        """Whether the Hessian of modes was measured."""
         return self.factor.shape[1] == self.dim
 
     @property
     def narrowest(self) -> float:
-        """The width of the narrowest mode that counts, in units of that of the widest."""
+        """The width of the narrowest mode, relative to that of the widest, among modes of at least COUNTED_MASS."""
         width = self.log_width[self._counted] / self.dim
         return float(np.exp(width.min() - width.max()))
 
     @property
     def furthest(self) -> float:
-        """The distance of the mode that is furthest from its neighbours, in its own widths; 0 if there is but one."""
+        """The largest distance of a mode from its nearest neighbour, in its own widths; 0 if there is only one mode."""
         some, found = self._counted, [0.0]
         for k in some if len(some) > 1 else []:
             away = self.minimum[some[some != k]] - self.minimum[k]
@@ -109,14 +113,14 @@ class Pictures(NamedTuple):
 
     @property
     def _counted(self) -> np.ndarray:
-        """The modes that count."""
+        """The modes with more than COUNTED_MASS."""
         return np.flatnonzero(self.log_mass - self.log_total > math.log(COUNTED_MASS))
 
     def draw(self, num: int, place: str | None, rng: np.random.Generator) -> np.ndarray:
-        """Draw ``num`` points (point, dim), in units of scale, at places of one kind; as probes are drawn if None.
+        """Draw ``num`` points (point, dim), in units of scale, at one kind of ``place``; None draws them as probes are.
 
         Places ``inside`` a mode are like its draws. Those ``near`` it are up to REACH widths beyond its rim, and those
-        that are ``far`` from REACH to FAR_REACH.
+        ``far`` from it between REACH and FAR_REACH.
         """
         mode, names = rng.integers(len(self.minimum), size=num), list(BANDS)
         shares = np.cumsum(list(BANDS.values()))
@@ -138,10 +142,10 @@ class Pictures(NamedTuple):
         return points
 
     def _sparse(self, num: int, rng: np.random.Generator) -> np.ndarray:
-        """Draw ``num`` displacements (point, dim) along some coordinates at a time."""
+        """Draw ``num`` displacements (point, dim) along a few coordinates each."""
         wanted = rng.integers(1, MOST_COORDINATES + 1, size=num)
         way = np.zeros((num, self.dim))
-        for k in range(MOST_COORDINATES):  # a coordinate that comes twice makes one fewer
+        for k in range(MOST_COORDINATES):  # a coordinate drawn twice counts once
             some = np.flatnonzero(wanted > k)
             way[some, rng.integers(self.dim, size=len(some))] = rng.normal(size=len(some))
         far = SPARSE_NEAREST * (SPARSE_FURTHEST / SPARSE_NEAREST) ** rng.random(num)
@@ -152,25 +156,25 @@ class Pictures(NamedTuple):
         return np.asarray(cKDTree(self.minimum).query(points, workers=-1)[1])
 
     def strangeness(self, points: np.ndarray, energy: np.ndarray, grad: np.ndarray) -> np.ndarray:
-        """Return how much steeper the energy is at points (point, dim) than the nearest mode explains, as a log.
+        """Return the log of how much steeper the energy is at points (point, dim) than the nearest mode explains.
 
         Gradients (point, dim) are in units of scale.
         """
         owner = self.owner(points)
-        with np.errstate(over="ignore"):  # a cliff is as steep as can be
+        with np.errstate(over="ignore"):  # a cliff may overflow
             steep = np.sum(self._by_mode(owner, grad, transposed=True) ** 2, axis=1)
         return self.strange(owner, energy, steep)
 
     def strange(self, mode: np.ndarray | int, energy: np.ndarray, steep: np.ndarray) -> np.ndarray:
-        """Return the same for points near ``mode``, from the squares of the gradients in units of its width.
+        """Return the same for points near ``mode``, from squared gradients in units of its width.
 
-        It is about 0 in a Gaussian mode. A point that is lower than the mode's minimum is strange too.
+        It is about 0 in a Gaussian mode. A point below the mode's minimum is strange too.
         """
         above, steep = 2 * np.minimum(energy - self.energy[mode], HIGHEST), np.minimum(steep, HIGHEST)
         return np.log((steep + np.maximum(-above, 0.0) + 1e-30) / (np.maximum(above, 0.0) + self.dim))
 
     def _by_mode(self, mode: np.ndarray, vectors: np.ndarray, transposed: bool) -> np.ndarray:
-        """Return vectors (point, dim) times the factors of their modes, or the transposed ones."""
+        """Return vectors (point, dim) multiplied by the factors of their modes, or by the transposed factors."""
         if not self.has_factors:
             return vectors
         made = np.empty_like(vectors)
@@ -181,29 +185,29 @@ class Pictures(NamedTuple):
 
 
 class Look(NamedTuple):
-    """A round of probes: where they were, and how strange one would have had to be to go downhill."""
+    """A round of probes: their places, and how strange a probe had to be to descend."""
 
     position: np.ndarray
     """The probes, (probe, dim), in units of scale."""
     energy: np.ndarray
-    """The energies there; where they were infinite, the highest that was not."""
+    """The energies there; infinite ones are replaced by the highest finite one."""
     edges: np.ndarray
-    """The energies between the groups of like energy."""
+    """The energies that separate the groups of similar energy."""
     bar: np.ndarray
-    """The strangeness of the least strange that went downhill, for each group."""
+    """The strangeness of the least strange probe that descended, for each group."""
     found: bool = False
-    """Whether one of them came to a mode that was not known and counts."""
+    """Whether a probe reached an unknown mode with non-negligible mass."""
 
     @classmethod
     def of_descents(cls, position: np.ndarray, energy: np.ndarray) -> Look:
-        """Return points that went downhill however strange they were."""
+        """Return the look of points that descended however strange they were."""
         return cls(position, _finite(energy), np.zeros(0), np.full(1, -np.inf))
 
 
 def look_around(basins: BasinMap, num: int, seed: int) -> list[Look]:
-    """Make ``num`` probes or so, and let the strangest go downhill.
+    """Make about ``num`` probes, and let the strangest descend.
 
-    What they come to is added to ``basins``; later rounds draw around it too.
+    The modes they reach are added to ``basins``; later rounds draw around these too.
     """
     rng, looks = np.random.default_rng(seed), list[Look]()
     num = min(num, MOST_NUMBERS // len(basins.scale))
@@ -215,7 +219,7 @@ def look_around(basins: BasinMap, num: int, seed: int) -> list[Look]:
 
 
 def _look(basins: BasinMap, pictures: Pictures, points: np.ndarray) -> Look:
-    """Look at points (point, dim), in units of scale, by one gradient each; the strangest go downhill."""
+    """Examine points (point, dim), in units of scale, with one gradient each, and let the strangest descend."""
     points = basins.folded(points)
     whole = (points * basins.scale).astype(basins.dtype)
     energy, grad = energies_and_gradients(basins.energy_fn, whole)
@@ -239,6 +243,6 @@ def _look(basins: BasinMap, pictures: Pictures, points: np.ndarray) -> Look:
 
 
 def _finite(energy: np.ndarray) -> np.ndarray:
-    """Return energies with the highest finite one in place of those that are infinite."""
+    """Return the energies with infinite ones replaced by the highest finite one."""
     fine = np.isfinite(energy)
     return np.where(fine, energy, energy[fine].max(initial=0.0))

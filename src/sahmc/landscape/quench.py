@@ -1,4 +1,4 @@
-"""Quench: many points at once to the bottom of whatever basin they come to, by L-BFGS."""
+"""Quench: L-BFGS from many points at once, each to the bottom of whatever basin it reaches."""
 
 from __future__ import annotations
 
@@ -16,50 +16,50 @@ from sahmc.landscape.curvature import energies_and_gradients, nat_lengths
 from sahmc.landscape.descent import DESCENTS_AT_ONCE, absurd_height, energies, in_blocks
 
 HISTORY = 8
-"""The number of steps from which curvature is learnt."""
+"""The number of steps from which L-BFGS estimates curvature."""
 SUFFICIENT = 1e-4
-"""The share of the fall promised by the slope that a step must bring."""
+"""The minimum decrease of a step, as a share of the decrease predicted by the slope."""
 SHRINK, MOST_FAILURES = 0.25, 6
-"""The factor by which a step that failed is shortened, and the failures in a row after which curvature is forgotten."""
+"""The factor by which a failed step is shortened, and the number of consecutive failures after which the curvature is
+discarded."""
 AT_REST = 1e-3
-"""The nats that one more step promises at most where a point is at rest."""
+"""A point is at rest if one more step promises at most this decrease, in nats."""
 FIRST_FALL = 0.01
-"""The share of its energy by which the first step of a point that is too high should lower it, if one unit of length
-would do less: at 1e20 nats, the fall over one unit is lost in rounding."""
+"""The share of its energy by which the first step of a point that is too high should lower it, if a step of one unit
+would do less. At 1e20 nats, the decrease over one unit is lost in rounding."""
 START_STEPS, MOST_SCALED = 1000, 400
-"""The most steps of a start that is absurdly high, and the largest dimension in which its scale is measured first."""
+"""The most steps from an absurdly high start, and the largest dimension in which its scale is measured first."""
 STEEPEST_STEPS, STEEP, STEEP_NATS = 30, 0.1, 1e5
-"""The most steps before that along the gradient, and the share of the energy and the nats by which each must lower it.
-"""
+"""The most steps along the gradient before that, and the minimum decrease of each: a share of the energy, and nats."""
 STEEPEST_LENGTHS = 2.0 ** np.arange(-8, 6)
-"""The lengths of these that are tried."""
+"""The lengths tried for these steps."""
 MASS_LENGTHS = 10.0 ** np.arange(-9, 16, 2)
-"""The lengths over which the energy may bend where masses are compared."""
+"""The possible lengths over which the energy bends when masses are compared."""
 MASS_STARTS = 5
-"""The number of starts by which ways down are compared."""
+"""The number of starts used to compare ways of descending."""
 CHECKED = 10
-"""The steps after which it is decided whether a fall is still worth going on."""
+"""The number of steps between decisions whether to continue a descent."""
 
 
 class Quenched(NamedTuple):
-    """Points on their way down, in units of the scale of each coordinate."""
+    """Points during their descent, in units of the scale of each coordinate."""
 
     position: Float[Array, "points dim"]
     energy: Float[Array, " points"]
     grad: Float[Array, "points dim"]
     steps: Float[Array, "points history dim"]
-    """The last steps, the newest last."""
+    """The last steps, newest last."""
     changes: Float[Array, "points history dim"]
-    """The changes of the gradient over them."""
+    """The changes of the gradient over these steps."""
     weight: Float[Array, "points history"]
-    """1 / (step * change), 0 where there is none."""
+    """1 / (step * change); 0 where there is no step."""
     length: Float[Array, " points"]
-    """The share of the next step that is tried."""
+    """The share of the next step to try."""
     failures: Int[Array, " points"]
-    """The failures in a row."""
+    """The number of consecutive failures."""
     at_rest: Bool[Array, " points"]
     seen: Float[Array, "points dim"]
-    """The positions when it was last decided whether to go on."""
+    """The positions at the last decision whether to continue."""
     height: Float[Array, " points"]
     """The energies there."""
 
@@ -73,13 +73,13 @@ def quench(
     floor: Float[Array, ""] | float = -np.inf,
     worth: Float[Array, ""] | float = 0.0,
 ) -> tuple[Float[Array, "points dim"], Float[Array, " points"], Bool[Array, " points"], Int[Array, ""]]:
-    """Let points go downhill for at most ``most`` steps of L-BFGS, in units of ``scale``.
+    """Let points descend for at most ``most`` steps of L-BFGS, in units of ``scale``.
 
-    A point goes no further once its energy is at most ``floor``. If ``worth`` is positive, it ends where the next
-    CHECKED steps would not lower its energy by so much.
+    A point stops once its energy is at most ``floor``. If ``worth`` is positive, it ends where the next CHECKED steps
+    would lower its energy by less than that.
 
-    Return where they are, the energies there, which of them are at rest at a minimum, and the steps taken: each costs a
-    gradient for every point. A step that would not lower the energy is taken back and shortened.
+    Return the final positions, their energies, which of them are at rest at a minimum, and the steps taken. Each step
+    costs a gradient for every point. A step that would not lower the energy is undone and shortened.
     """
 
     def look(z: Float[Array, "points dim"]) -> tuple[Array, Array]:
@@ -155,7 +155,7 @@ def _norm(rows: Float[Array, "points dim"]) -> Float[Array, " points"]:
 def _push(
     all: Float[Array, "points history *dim"], new: Float[Array, "points *dim"], take: Bool[Array, " points"]
 ) -> Any:
-    """Return the history with a newest entry, where ``take`` holds."""
+    """Return the history with a new last entry, where ``take`` holds."""
     pushed = jnp.concatenate([all[:, 1:], new[:, None]], axis=1)
     return jnp.where(take.reshape(-1, *(1,) * (all.ndim - 1)), pushed, all)
 
@@ -166,7 +166,7 @@ def _direction(
     changes: Float[Array, "history dim"],
     weight: Float[Array, " history"],
 ) -> Float[Array, " dim"]:
-    """Return the step that L-BFGS takes: minus the gradient times an inverse curvature (the two loops of Nocedal)."""
+    """Return the L-BFGS step: minus the gradient times an inverse Hessian (Nocedal's two loops)."""
 
     def back(vector: Array, entry: Any) -> Any:
         step, change, weight = entry
@@ -192,9 +192,10 @@ def quench_all(
     floor: float = -np.inf,
     worth: float = 0.0,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    """Return where any number of points (point, dim) come to, the energies there, which are at rest, and the cost.
+    """Return the ends of descents from points (point, dim), the energies there, which are at rest, and the cost.
 
-    The energy is infinite where a point cannot be said to be anywhere. ``floor`` and ``worth`` are as for ``quench``.
+    There may be any number of points. The energy is infinite where it or the gradient is not finite. ``floor`` and
+    ``worth`` are as for ``quench``.
     """
     ends, energy, rest, spent = np.array(points), np.full(len(points), np.inf), np.zeros(len(points), bool), 0
     for block, padded in in_blocks(points, DESCENTS_AT_ONCE):
@@ -212,13 +213,14 @@ def come_down(
 ) -> tuple[Float[Array, "chains dim"], int]:
     """Return positions (chain, dim) from which chains can start, and the gradients spent.
 
-    A position goes downhill for as long as CHECKED steps of L-BFGS lower its energy by far more than the posterior
-    spreads over. A start that is not absurdly high stays where it is: HMC comes down by itself, and knows where to stop
-    in a funnel. For absurd ones there may be two more ways, and ``best_way`` chooses:
+    A position descends as long as CHECKED steps of L-BFGS lower its energy by far more than its spread in the
+    posterior. A start that is not absurdly high does not move: HMC descends from there, and knows where to stop in a
+    funnel. For absurdly high starts there may be two more ways, and ``best_way`` chooses:
 
-    - from a draw of the prior, if ``draw_prior`` gives any: a prior knows the units of its variables;
-    - the steepest way first, as HMC would: residuals that are far too large raise the noise, where L-BFGS might fit all
-      there is at next to none. But noise that explains everything leaves other parameters where they were.
+    - Start from a draw of the prior, if ``draw_prior`` gives any: a prior knows the units of its variables.
+    - Take steepest-descent steps first, as HMC would. If residuals are far too large, these raise the noise, where
+      L-BFGS might fit all data with almost none. But noise that explains everything leaves other parameters where they
+      were.
     """
     start = np.asarray(positions)
     steep, spent = _steepest(energy_fn, start)
@@ -242,9 +244,9 @@ def come_down(
 
 
 def _quenched(energy_fn: TracedFunction, points: np.ndarray) -> tuple[np.ndarray, int]:
-    """Return points (point, dim) after those that are absurdly high were quenched, and the cost.
+    """Return points (point, dim) after quenching those that are absurdly high, and the cost.
 
-    Lengths are those over which the energy bends at the point of median energy, so that any units will do; in more than
+    Lengths are those over which the energy bends at the point of median energy, so that any units work. In more than
     MOST_SCALED dimensions they are 1.
     """
     worth = absurd_height(points.shape[1])
@@ -257,11 +259,11 @@ def _quenched(energy_fn: TracedFunction, points: np.ndarray) -> tuple[np.ndarray
 
 
 def best_way(energy_fn: TracedFunction, ways: np.ndarray, preferred: int | None) -> tuple[np.ndarray, int]:
-    """Return for each start which of ``ways`` (way, point, dim) it goes, and the cost.
+    """Return for each start the best of ``ways`` (way, point, dim), and the cost.
 
-    That is the way of which some starts end with most mass around them or, if that is not absurdly worse, the
-    ``preferred`` one: what looks best halfway down need not lead anywhere. A start that ends absurdly high so goes its
-    own lowest way.
+    The best way ends with the most mass around the points, by the median over some starts. The ``preferred`` way wins
+    if it is not absurdly worse, since what looks best halfway down may lead nowhere. A start that would end absurdly
+    high takes its own lowest way instead.
     """
     num, starts, dim = ways.shape
     asked = np.linspace(0, starts - 1, MASS_STARTS).round().astype(int)
@@ -278,9 +280,9 @@ def best_way(energy_fn: TracedFunction, ways: np.ndarray, preferred: int | None)
 def heights(energy_fn: TracedFunction, points: np.ndarray) -> tuple[np.ndarray, int]:
     """Return -log of the mass around each of ``points`` (point, dim), and the cost.
 
-    The mass is exp(-energy) times the lengths over which the energy bends, so that a narrow place is not taken for a
-    good one only because it is deep. It is zero where the energy or its gradient is not finite. Lengths are measured in
-    up to MOST_SCALED dimensions.
+    The mass is exp(-energy) times the lengths over which the energy bends, so that depth alone does not make a narrow
+    place look good. It is zero where the energy or its gradient is not finite. Lengths are measured in up to
+    MOST_SCALED dimensions.
     """
     height, spent = _finite(*energies_and_gradients(energy_fn, points)), len(points)
     for i in np.flatnonzero(np.isfinite(height) & (points.shape[1] <= MOST_SCALED)):
@@ -298,7 +300,8 @@ def _finite(energy: np.ndarray, grad: np.ndarray) -> np.ndarray:
 def _steepest(energy_fn: TracedFunction, points: np.ndarray) -> tuple[np.ndarray, int]:
     """Return points (point, dim) after steps along their gradients, and the energies and gradients computed.
 
-    Of some lengths the best is taken. A point goes on while a step lowers its energy by STEEP of it, and STEEP_NATS.
+    Each step takes the best of several lengths. A point continues while a step lowers its energy by at least the share
+    STEEP of it and by STEEP_NATS.
     """
     points, going, spent = points.copy(), np.arange(len(points)), 0
     for _ in range(STEEPEST_STEPS):

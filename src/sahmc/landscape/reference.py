@@ -1,7 +1,7 @@
-"""The reference: a normalised density q, fitted to what is known of the posterior, in which the ladder ends.
+"""The reference: a normalised density q, fitted to what is known of the posterior, as the top of the ladder.
 
-Levels are q^(1 - beta) p^beta, so that the top, beta = 0, is q itself: proper whatever the posterior, with a known
-integral, and such that independent draws can be made from it.
+Levels are q^(1 - beta) p^beta, so the top, beta = 0, is q itself. It is proper for any posterior, its integral is
+known, and independent draws can be made from it.
 """
 
 from __future__ import annotations
@@ -23,44 +23,44 @@ from sahmc.landscape.modes import EXACT
 from sahmc.models.energy import BaseEnergy
 
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 40, 48, 64, 96, 128)
-"""The numbers of parts for which arrays have room: few, so that similar runs share compiled code."""
+"""The possible array sizes, in parts; they are few, so that similar runs share compiled code."""
 SHARE_DRAWS = 2**14
-"""The number of draws that tell how much of the Gaussians is in the domain of a fold."""
+"""The number of draws for estimating the share of the Gaussians that is in the domain of a fold."""
 MOST_TRIES = 100
-"""The most draws that are tried for each that is to be in it."""
+"""The largest number of draws tried for each draw wanted in the domain."""
 
 
 @strategy
 class Reference:
-    """A mixture, q, of Gaussians or, where tails are heavy, of these and of Student's t with two degrees of freedom.
+    """A mixture, q, of Gaussians; with heavy tails also of Student's t with two degrees of freedom.
 
-    A draw of such a t is one of the Gaussian, divided by the root of a number from the exponential distribution.
+    A draw of such a t is a draw of the Gaussian, divided by the square root of an exponential random number.
     """
 
     log_weight: Float[Array, " parts"]
     """The logs of the weights, -inf for padding."""
     mean: Float[Array, "parts dim"]
     factor: Float[Array, "parts dim *full"]
-    """F with covariance F F', a matrix or, in many dimensions, the sds."""
+    """F with covariance F F', a matrix or, in many dimensions, the standard deviations."""
     inverse: Float[Array, "parts dim *full"]
     """The inverse of F."""
     log_det: Float[Array, " parts"]
     """The log determinant of F."""
     heavy: Bool[Array, " parts"] | None = None
-    """The parts that are a t; None if none is."""
+    """The parts that are a t; None if there are none."""
     log_copies: Float[Array, ""] | float = 0.0
-    """The log of the share of the Gaussians that is in the domain of ``fold``, times the number of copies of that."""
+    """The log of the share of the Gaussians in the domain of ``fold``, times the number of copies of the domain."""
     fold: Fold | None = None
-    """The fold, where modes have copies: the Gaussians are then cut off where its domain ends, and copied."""
+    """The fold, where modes have copies: the Gaussians are then truncated to its domain, and copied."""
 
     @property
     def num_parts(self) -> int:
-        """The number of parts, padding aside."""
+        """The number of parts, without padding."""
         return int(np.isfinite(np.asarray(self.log_weight)).sum())
 
     @property
     def num_heavy(self) -> int:
-        """The number of parts that are a t, padding aside."""
+        """The number of parts that are a t, without padding."""
         return 0 if self.heavy is None else int(np.asarray(self.heavy)[: self.num_parts].sum())
 
     def energy(self, position: Float[Array, " dim"]) -> Float[Array, ""]:
@@ -78,22 +78,22 @@ class Reference:
         return self.log_copies + 0.5 * len(position) * math.log(2 * math.pi) - jax.nn.logsumexp(parts)
 
     def draw(self, uniform: Float[Array, ""], noise: Float[Array, " dim"]) -> Float[Array, " dim"]:
-        """Return a draw from the parts, made of a ``uniform`` number and of ``noise`` ~ N(0, I).
+        """Return a draw from the parts, made from a ``uniform`` number and ``noise`` ~ N(0, I).
 
-        It is one from q unless it is outside the domain of ``fold``.
+        It is a draw from q unless it is outside the domain of ``fold``.
         """
         weight = jnp.exp(self.log_weight)
         up_to = jnp.cumsum(weight)
         k = jnp.minimum(jnp.sum(up_to < uniform * up_to[-1]), len(up_to) - 1)
         factor = self.factor[k]
-        if self.heavy is not None:  # where the number is between the bounds of its part is another uniform number
+        if self.heavy is not None:  # its place between the bounds of the part is uniform too
             inside = jnp.clip((up_to[k] - uniform * up_to[-1]) / weight[k], 1e-7, 1 - 1e-7)
             noise = jnp.where(self.heavy[k], noise / jnp.sqrt(-jnp.log(inside)), noise)
         z = factor * noise if factor.ndim == 1 else jnp.dot(factor, noise, precision=EXACT)
         return self.mean[k] + z
 
     def draws(self, num: int, seed: int) -> np.ndarray:
-        """Return ``num`` draws from q, (draw, dim), each of them a random copy where there are copies."""
+        """Return ``num`` draws from q, (draw, dim); where there are copies, each is a random copy."""
         weight = np.exp(np.asarray(self.log_weight, float))
         times = 1 if self.fold is None else int(np.clip(2 / max(self._share_inside(), 1e-3), 2, MOST_TRIES))
         which = np.random.default_rng(seed).choice(len(weight), num * times, p=weight / weight.sum())
@@ -105,7 +105,7 @@ class Reference:
         return self.fold.group.random_copies(chosen, np.random.default_rng(seed + 2))(chosen).astype(chosen.dtype)
 
     def draws_of(self, which: np.ndarray, seed: int) -> np.ndarray:
-        """Return a draw from each of the parts ``which`` (draw,), as (draw, dim)."""
+        """Return one draw from each of the parts ``which`` (draw,), as (draw, dim)."""
         rng = np.random.default_rng(seed)
         noise, factor = rng.normal(size=(len(which), self.mean.shape[1])), np.asarray(self.factor, float)[which]
         if self.heavy is not None:
@@ -114,14 +114,14 @@ class Reference:
         return (np.asarray(self.mean, float)[which] + away).astype(np.asarray(self.mean).dtype)
 
     def energies(self, points: np.ndarray) -> np.ndarray:
-        """Return -log q of points (..., dim), as ``energy`` does, on the host."""
+        """Return -log q of points (..., dim), like ``energy`` but on the host."""
         flat = points.reshape(-1, points.shape[-1])
         flat = flat if self.fold is None else self.fold(flat)
         energy = float(self.log_copies) - np.asarray(logsumexp(self.log_parts(flat), axis=0))
         return energy.reshape(points.shape[:-1])
 
     def log_parts(self, points: np.ndarray) -> np.ndarray:
-        """Return the log of the share that each part has of q at points (point, dim), as (part, point)."""
+        """Return the log of each part's contribution to q at points (point, dim), as (part, point)."""
         parts = np.full((self.num_parts, len(points)), -0.5 * points.shape[1] * math.log(2 * math.pi))
         for k in range(len(parts)):
             away, inverse = points - np.asarray(self.mean, float)[k], np.asarray(self.inverse, float)[k]
@@ -134,7 +134,7 @@ class Reference:
         return parts
 
     def folded(self, fold: Fold | None) -> Reference:
-        """Return q with copies by the group of a fold, cut off where its domain ends; itself if there is none."""
+        """Return q truncated to the domain of a fold and copied by its group; itself if there is no fold."""
         if fold is None:
             return self
         cut = updated(self, fold=fold)
@@ -142,7 +142,7 @@ class Reference:
         return updated(cut, log_copies=jnp.asarray(log_copies, self.mean.dtype))
 
     def _share_inside(self) -> float:
-        """Return the share of the Gaussians that is in the domain of ``fold``."""
+        """Return the share of the Gaussians in the domain of ``fold``."""
         assert self.fold is not None
         weight = np.exp(np.asarray(self.log_weight, float))
         which = np.random.default_rng(0).choice(len(weight), SHARE_DRAWS, p=weight / weight.sum())
@@ -150,7 +150,7 @@ class Reference:
 
 
 def around_all(draws: np.ndarray, inflation: float, dtype: Any) -> Reference:
-    """Return q as one Gaussian, ``inflation`` times as wide as draws (draw, dim) of whatever modes there are."""
+    """Return q as one Gaussian, ``inflation`` times as wide as draws (draw, dim) from all modes."""
     mean, dim = draws.mean(axis=0, dtype=float), draws.shape[1]
     away = draws.astype(float) - mean
     factor: np.ndarray = np.maximum(away.std(axis=0), 1e-30)
@@ -162,7 +162,7 @@ def around_all(draws: np.ndarray, inflation: float, dtype: Any) -> Reference:
 
 
 def _t_like(dim: int) -> tuple[float, float]:
-    """Return p and c with -log density = p log(1 + h) - c, where that of a Gaussian is h, but for its constant."""
+    """Return p and c of a t: -log density = p log(1 + h) - c, where a Gaussian has h, up to its constant."""
     return 1 + 0.5 * dim, float(gammaln(1 + 0.5 * dim))
 
 
@@ -187,7 +187,8 @@ def mixture_of(
 class ReferredEnergy(TracedFunction):
     """The energy split in two: E = -log p + log q, on which the tilt acts, and the base measure -log q.
 
-    It is a traced energy beside a reference, so that runs of one model share compiled code whatever the reference.
+    It keeps the reference separate from the traced energy, so that runs of one model share compiled code for any
+    reference.
     """
 
     reference: Reference

@@ -1,7 +1,7 @@
-"""Shifts from mode to mode, where there are too many modes to know: products of wells, lattices.
+"""Shifts from mode to mode, for posteriors with too many modes to keep: products of wells, lattices.
 
-There a few displacements, applied to any position, lead from every mode to others. Forwards and backwards they are
-proposed alike, so that no picture of the modes is needed to be exact.
+In these a few displacements, applied to any position, lead from every mode to others. Forward and backward shifts are
+proposed with equal probability, so the moves are exact without any description of the modes.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from sahmc.landscape.curvature import energies_and_gradients
 MOST_SHIFTS = 64
 """The largest number of shifts."""
 CANDIDATES = 128
-"""The most displacements that are tried."""
+"""The largest number of displacements that are tried."""
 TRIED_AT = 64
-"""The number of draws at which each one is tried, in both directions."""
+"""The number of draws at which each displacement is tried, in both directions."""
 LEAST_ACCEPTED, LEAST_OF_BEST = 0.03, 0.3
-"""The least share of trials that must be accepted, and the least over that of the best displacement."""
+"""The minimum acceptance probability of a displacement, and the minimum relative to that of the best one."""
 APART = 5.0
-"""The distance of two modes, in widths of a mode: what leads less far leads nowhere."""
+"""The minimum distance of two modes, in widths of a mode; a shorter displacement leads to no other mode."""
 
 
 @strategy
@@ -31,15 +31,15 @@ class Shifts:
     """Displacements from mode to mode."""
 
     vector: Float[Array, "shifts dim"]
-    """The displacements; those that pad the array are the first ones again."""
+    """The displacements; the array is padded by repeating the first ones."""
 
     @property
     def num(self) -> int:
-        """The number of displacements, each counted once."""
+        """The number of distinct displacements."""
         return len(np.unique(np.asarray(self.vector), axis=0))
 
     def draw(self, uniform: Float[Array, ""]) -> Float[Array, " dim"]:
-        """Return one of them, forwards or backwards, all with the same chance."""
+        """Return one of the displacements, forwards or backwards, all with the same probability."""
         num = len(self.vector)
         k = jnp.minimum((uniform * 2 * num).astype(int), 2 * num - 1)
         return jnp.where(k < num, 1.0, -1.0).astype(self.vector.dtype) * self.vector[k % num]
@@ -48,10 +48,10 @@ class Shifts:
 def find_shifts(
     energy_fn: TracedFunction, minima: np.ndarray, scale: np.ndarray, draws: np.ndarray
 ) -> tuple[Shifts | None, int]:
-    """Return the displacements between ``minima`` (mode, dim) that are accepted most often, and the energies computed.
+    """Return the displacements between ``minima`` (mode, dim) that are accepted most, and the energies computed.
 
-    ``scale`` is the width of a mode in each coordinate, and ``draws`` (draw, dim) are of the posterior. There is None
-    if no displacement leads anywhere.
+    ``scale`` is the width of a mode in each coordinate, and ``draws`` (draw, dim) are of the posterior. The
+    displacements are None if none leads to another mode.
     """
     found = _candidates(minima.astype(float), scale)
     rng = np.random.default_rng(len(found))
@@ -73,7 +73,7 @@ def find_shifts(
 def _candidates(minima: np.ndarray, scale: np.ndarray) -> np.ndarray:
     """Return displacements (shift, dim) between minima: along single coordinates, and between near neighbours.
 
-    Along a coordinate they are the distances between neighbouring values that minima have there.
+    Along a coordinate they are the distances between neighbouring values of the minima.
     """
     z, dim = minima / scale, minima.shape[1]
     found: list[np.ndarray] = []
@@ -90,9 +90,9 @@ def _candidates(minima: np.ndarray, scale: np.ndarray) -> np.ndarray:
 
 
 def _atoms(steps: np.ndarray) -> np.ndarray:
-    """Return those of ``steps`` (step, dim), the shortest first, that are not made of one or two others.
+    """Return the ``steps`` (step, dim) that are not combinations of one or two others, shortest first.
 
-    Steps are the same if they differ by less than 1, or by their sign alone.
+    Steps are the same if they differ by less than 1, or only by sign.
     """
     kept, reached = steps[:0], steps[:0]
     for step in steps:

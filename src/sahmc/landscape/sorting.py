@@ -1,4 +1,4 @@
-"""Sorting: the mode to which each draw of a run belongs, by Gaussians, and by rolling down where these are in doubt."""
+"""Sorting: assigning each draw of a run to a mode, by Gaussians or, where these are in doubt, by descent."""
 
 from __future__ import annotations
 
@@ -14,35 +14,39 @@ from sahmc.landscape.gaussians import Gaussians, Likeliest, fit_gaussians, likel
 from sahmc.tilt.importance import systematic_resample
 
 DOUBT_NATS = 8.0
-"""The nats by which the likeliest mode must beat the next, or the draw is in doubt; more where Gaussians were wrong
-about a draw that they were half as sure of."""
+"""The minimum nats by which the likeliest mode must beat the next, or the draw is in doubt. It is raised if Gaussians
+were wrong about a draw of which they were at least half as sure."""
 FAR_CHANCE, FAR_FACTOR = 1e-6, 1.5
-"""The chance that a Gaussian draw is beyond some squared distance, and the multiple of that at which it is far."""
+"""The tail probability of a Gaussian that defines a squared distance, and the multiple of it beyond which a draw is
+far."""
 SORT_BYTES = 2**25
-"""The bytes of draws that are kept or looked at at once."""
+"""The largest number of bytes of draws that are kept or examined at once."""
 SORTED_BYTES = 2**22
-"""The bytes of draws that one thread sorts at once."""
+"""The number of bytes of draws that one thread sorts at once."""
 ROUNDS, ROUND_DESCENTS = 12, 2 * DESCENTS_AT_ONCE
-"""The most rounds in which draws in doubt roll down, and the number of draws of each."""
+"""The largest number of rounds in which draws in doubt descend, and the number of draws in each."""
 MOST_SPENT = 2.5
-"""The gradients for each draw of the run that they may spend, but for the last round."""
+"""The largest number of gradients, for each draw of the run, that these descents may spend; the last round may exceed
+it."""
 GENTLE = 0.3
-"""The unit of length with which draws in doubt roll down, in standard deviations: none is to hop over a barrier."""
+"""The unit of length, in standard deviations, for descents of draws in doubt; it is small so that none crosses a
+barrier."""
 TOLERANCE = 0.3
-"""The mass in doubt that does not matter, in units of the least standard error that a mass can have."""
+"""The mass in doubt that is negligible, in units of the smallest possible standard error of a mass."""
 STRAY_SHARE = 0.1
-"""The share of far draws that may end elsewhere than the Gaussians say, if these are to be believed of the others."""
+"""The share of far draws that may end outside the basin given by the Gaussians, for these to be trusted with the
+others."""
 
 
 class Assigned(NamedTuple):
-    """The outcome of sorting: the mode of each draw, and what is left of the doubt."""
+    """The outcome of sorting: the mode of each draw, and the remaining doubt."""
 
     label: np.ndarray
-    """The basin of each draw (draw,); -1 for the rest, which belong to none."""
+    """The basin of each draw (draw,); -1 for draws that belong to none."""
     found: Gaussians
     """The Gaussian of each basin."""
     doubt: np.ndarray
-    """The mass that may have been counted for each basin, or missed, wrongly."""
+    """The mass that may have been wrongly counted for each basin, or wrongly left out."""
 
 
 def sort_draws(found: Gaussians, draws: np.ndarray) -> Likeliest:
@@ -59,7 +63,7 @@ def sort_draws(found: Gaussians, draws: np.ndarray) -> Likeliest:
 
 
 def far_away(found: Gaussians, square: np.ndarray) -> np.ndarray:
-    """Return whether draws at the squared distance ``square`` from the nearest mode are far from all of them."""
+    """Return whether draws at the squared distance ``square`` from the nearest mode are far from all modes."""
     return square > FAR_FACTOR * float(chdtri(found.mean.shape[1], FAR_CHANCE))
 
 
@@ -68,13 +72,13 @@ def assign_draws(
 ) -> Assigned:
     """Return the basin of each of ``draws`` (chain, draw, dim), chain after chain.
 
-    ``weight`` (draw,) are their weights, which sum to 1, and ``sample`` the numbers of draws that stand for the
-    posterior with equal weights, to which Gaussians are fitted. ``rolled`` are the numbers of draws that have rolled
-    down, to the anchors ``ends``.
+    ``weight`` (draw,) are their weights, which sum to 1. ``sample`` are the indices of draws that represent the
+    posterior with equal weights; Gaussians are fitted to these. ``rolled`` are the indices of draws that have
+    descended, to the anchors ``ends``.
 
-    Some of the draws for which two basins are about as likely, and of those that are far from all, roll down as well.
-    They show how often the Gaussians err, and whether the nearest draws that have rolled down would tell better. This
-    goes on until what is left would not matter.
+    Some of the draws that could belong to two basins descend as well, and so do some that are far from all basins. They
+    show how often the Gaussians err, and whether the nearest descended draws would be a better guide. This continues
+    until the remaining doubt is negligible.
     """
     values = _at(draws, sample)
     _, found = sort_and_fit(values, basins.minima()[0], basins.scale)
@@ -114,16 +118,16 @@ def assign_draws(
 
 
 def _at(draws: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """Return some of ``draws`` (chain, draw, dim) by their numbers, chain after chain, as (draw, dim)."""
+    """Return some of ``draws`` (chain, draw, dim) by index, counted chain after chain, as (draw, dim)."""
     return np.asarray(draws[np.unravel_index(index, draws.shape[:2])])
 
 
 def _neighbours(
     basins: BasinMap, draws: np.ndarray, known: np.ndarray, anchor: np.ndarray, index: np.ndarray
 ) -> np.ndarray:
-    """Return the anchors of draws, by their numbers ``index``, as those nearest to them tell that are ``known``.
+    """Return the anchors of the draws ``index``, as predicted by the nearest draws that are ``known``.
 
-    ``anchor`` is that of each draw so far. Two of three decide, or the nearest if no two agree.
+    ``anchor`` is that of each draw so far. A majority of the three nearest decides, or the nearest if all differ.
     """
     from scipy.spatial import cKDTree
 
@@ -137,5 +141,5 @@ def _neighbours(
 
 
 def _numbers(basins: BasinMap, anchors: np.ndarray) -> np.ndarray:
-    """Return the number of the basin of each of ``anchors``, -1 for those that are none."""
+    """Return the basin number of each of ``anchors``; -1 where there is no anchor."""
     return np.where(anchors >= 0, basins.number()[anchors], -1)

@@ -15,15 +15,15 @@ from sahmc._support.traced import TracedFunction
 from sahmc.landscape.descent import energies
 
 ROUNDS, CLIMB, HALVINGS = 5, 60, 16
-"""The rounds in which a path relaxes; the steps that its highest point takes after each, to a saddle, where it is
-pinned; and the halvings of an interval that find the highest point along the path in each of these steps."""
+"""The number of rounds in which a path relaxes. After each, its highest point moves to a saddle in a number of steps,
+and is pinned there. Each step finds the highest point along the path by a number of interval halvings."""
 FINE = 20
-"""The number of points at which each piece of a path is examined."""
+"""The number of points at which each segment of a path is examined."""
 
 Points = Float[Array, "points dim"]
 """The points, or images, of a path."""
 Pinned = Bool[Array, " points"]
-"""Whether each point is held where it is: the ends, and saddles."""
+"""Whether each point is held in place: the ends, and saddles."""
 Land = Callable[[Points], Any]
 """A function from points to their energies and gradients."""
 Count = Int[Array, ""] | int
@@ -36,7 +36,7 @@ class Paths(NamedTuple):
     images: Any
     """The points of each path, (..., images, dim)."""
     highest: Any
-    """The highest energy on the broken line through the points."""
+    """The highest energy on the polygonal line through the points."""
     slope: Any
     """The norm of the gradient at the highest point; 0 if that is an end."""
 
@@ -44,7 +44,7 @@ class Paths(NamedTuple):
 def relax_paths(
     energy_fn: TracedFunction, unit: Float[Array, " dim"], starts: Float[Array, "paths images dim"], steps: int
 ) -> tuple[Paths, int]:
-    """Return the paths as they start and as they are after each round, and the gradients spent.
+    """Return the paths at the start and after each round, and the gradients spent.
 
     ``starts`` and the paths are in units of ``unit``, a length for each coordinate. The first round takes ``steps``
     steps, the others a third of that.
@@ -70,8 +70,8 @@ def relax_round(
 ) -> tuple[Paths, tuple[Float[Array, "paths images dim"], Bool[Array, "paths images"]]]:
     """Relax every path by ``steps`` steps, and move its highest point to a saddle.
 
-    Return the relaxed paths, and the points and pins with which the next round begins. ``chains`` are the points of the
-    paths, in units of ``unit``, and ``pinned`` tells which of them are held.
+    Return the relaxed paths, and the points and pins for the next round. ``chains`` are the points of the paths, in
+    units of ``unit``, and ``pinned`` says which of them are held.
     """
 
     def land(points: Points) -> Any:
@@ -87,7 +87,7 @@ def relax_round(
         left = jnp.minimum(top // FINE, len(images) - 2)
         chord = images[left + 1] - images[left]
         slope = jnp.where(inside, jnp.linalg.norm(grad[top]), 0)
-        missed = jnp.nan_to_num(slope * jnp.linalg.norm(chord) / FINE)  # at most so much higher between two points
+        missed = jnp.nan_to_num(slope * jnp.linalg.norm(chord) / FINE)  # bound on the rise between two points
         saddle, level = _to_saddle(land, line[top], chord)
         nearest = jnp.clip((top + FINE // 2) // FINE, 1, len(images) - 2)
         pin = inside & jnp.isfinite(level) & (steps > 0) & (jnp.arange(len(images)) == nearest)
@@ -97,16 +97,17 @@ def relax_round(
 
 
 def fine(images: Points) -> Float[Array, "finer dim"]:
-    """Return points on the broken line through the images, ``FINE`` to a piece."""
+    """Return points on the polygonal line through the images, ``FINE`` to a segment."""
     part = (jnp.arange(FINE, dtype=images.dtype) / FINE)[:, None]
     pieces = images[:-1, None] + part * jnp.diff(images, axis=0)[:, None]
     return jnp.concatenate([pieces.reshape(-1, images.shape[1]), images[-1:]])
 
 
 def _relax(land: Land, images: Points, pinned: Pinned, steps: Count) -> Points:
-    """Let images slide down the gradient across the path, at equal distances: the string method, with inertia.
+    """Let images slide down the gradient perpendicular to the path, with inertia, at equal distances.
 
-    Every image has its own velocity and step size. A step that takes more of them out of the support is not made.
+    This is the string method. Every image has its own velocity and step size. A step that would take more images out of
+    the support is not made.
     """
 
     def body(_: Any, now: Any) -> Any:
@@ -127,12 +128,12 @@ def _relax(land: Land, images: Points, pinned: Pinned, steps: Count) -> Points:
         return _either(jnp.sum(lost) <= jnp.sum(jnp.isinf(energy)), new, stay)
 
     none, size = jnp.zeros_like(images), jnp.full_like(images[:, :1], 0.1)
-    unknown = jnp.full(len(images), jnp.inf, images.dtype)  # so the first step moves nothing
+    unknown = jnp.full(len(images), jnp.inf, images.dtype)  # so the first step moves no image
     return jax.lax.fori_loop(0, steps, body, (images, unknown, none, none, size))[0]
 
 
 def _respace(images: Points, pinned: Pinned) -> Points:
-    """Put images at equal distances on the same broken line, from one that is pinned to the next."""
+    """Put images at equal distances on the same polygonal line, from each pinned one to the next."""
     index = jnp.arange(len(images))
     before = jax.lax.cummax(jnp.where(pinned, index, 0))
     after = jax.lax.cummin(jnp.where(pinned, index, index[-1]), reverse=True)
@@ -146,10 +147,10 @@ def _respace(images: Points, pinned: Pinned) -> Points:
 def _to_saddle(
     land: Land, start: Float[Array, " dim"], chord: Float[Array, " dim"]
 ) -> tuple[Float[Array, " dim"], Float[Array, ""]]:
-    """Return a saddle and its energy: the lowest, across the path, of the highest points along it.
+    """Return a saddle and its energy: the minimum, perpendicular to the path, of the maximum along it.
 
-    ``start`` is the highest point of the path, and ``chord`` the piece of the path it lies on. The gradient of
-    max_s U(y + s chord) in y is that of U at the highest point. The descent has momentum; a step up is taken back.
+    ``start`` is the highest point of the path, and ``chord`` the segment it lies on. The gradient of max_s U(y + s
+    chord) in y is that of U at the highest point. The descent has momentum; an upward step is undone.
     """
     along, reach = _direction(chord), jnp.linalg.norm(chord)
 

@@ -1,1 +1,1 @@
-"""The warm-up: what is found out before draws are made."""
+"""The warm-up: everything learnt before drawing starts."""

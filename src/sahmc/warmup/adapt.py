@@ -1,4 +1,4 @@
-"""The adaptation: theta and step sizes are learnt by all chains together, averaged and frozen."""
+"""The adaptation: all chains together learn theta and step sizes, which are then averaged and frozen."""
 
 from __future__ import annotations
 
@@ -26,56 +26,57 @@ from sahmc.tilt.tilts import TemperedTilt
 from sahmc.warmup.tempered import WarmupContext, memory_thin
 
 ADAPTATION_THIN = 8
-"""The number of moves for each draw kept of the adaptation."""
+"""The adaptation keeps one draw in this number of moves."""
 POSTERIOR_SHARE = 0.5
-"""The desired share of the posterior itself, beta = 1, when draws are made and chains jump. Otherwise, and where there
-is a prior, whose draws tell the evidence, levels share alike."""
+"""The desired share of beta = 1, the posterior itself, during drawing if chains jump. Otherwise all levels have equal
+shares, and also with a prior at the top, since its draws give the evidence."""
 ONE_MODE_SHARE = 0.9
-"""That share where one mode is known in which plain moves mix: the other levels are a look-out, and tell the evidence.
-Where they mix badly, as in a funnel, chains had better pass through the other levels."""
+"""The same share if one mode is known and plain moves mix well in it. The other levels then only look for more modes
+and give the evidence. If plain moves mix badly, as in a funnel, chains should pass through the other levels."""
 
 FEWEST_TRIPS = 5
-"""The round trips of all chains in the adaptation that show that a ladder can be travelled."""
+"""The minimum number of round trips, over all chains in the adaptation, that shows that chains can cross the ladder."""
 FEWEST_EXPECTED = 4
-"""The late draws at beta = 1 that must be expected, if their lack is to mean anything."""
+"""The minimum expected number of late draws at beta = 1 for their absence to mean anything."""
 LEAST_HOME = 0.1
-"""The minimum visits to beta = 1, over those desired, of a ladder that is used for the draws."""
+"""The minimum visits to beta = 1, relative to those desired, for a ladder to be used for drawing."""
 LEAST_BACK, LEAST_SEEN = 0.75, 0.01
-"""The minimum share of chains that visit beta = 1 in the late adaptation, and the minimum visits to any level over
-those desired, where one mode is known."""
+"""The thresholds where one mode is known. They are the minimum share of chains that visit beta = 1 late in the
+adaptation, and the minimum visits to any level relative to those desired."""
 
 
 class Adapted(NamedTuple):
     """The outcome of the adaptation."""
 
     state: RunState
-    """The chains, theta and step sizes at its end."""
+    """The chains, theta and step sizes at the end."""
     setup: Setup
-    """The setup, whose kernel knows the modes that were found on the way."""
+    """The setup, whose kernel knows the modes found during the adaptation."""
     visits: np.ndarray
     """The visits to each region."""
     finder: ModeFinder
-    """The finder, which knows the draws made on the way."""
+    """The finder, with the draws made during the adaptation."""
     modes: Modes
-    """The modes that are known."""
+    """The known modes."""
     gradients: int
     """The gradients spent on the moves."""
     gradients_modes: int
     """The gradients spent on the search for modes."""
     trace: ThetaTrace | None
-    """theta and round trips at some moments."""
+    """theta and round trips, recorded at intervals."""
     draws: Draw | None
-    """The draws, if they are to be saved."""
+    """The draws, if they are saved."""
     home: np.ndarray | None = None
-    """The share of its late draws that each chain made at the lowest level, (chain,); None if draws were not kept."""
+    """The share of late draws of each chain at the lowest level, (chain,); None if draws were not kept."""
     late: int = 0
     """The number of late draws of each chain."""
 
     def lost_posterior(self) -> bool:
-        """Tell whether the ladder keeps chains away from the posterior instead of bringing them back to it.
+        """Tell whether the ladder keeps chains away from the posterior instead of returning them to it.
 
-        It does not if chains made round trips. If they made none, beta = 1 must at least be visited, and where one mode
-        is known nearly all chains should have come back, and no level may be left out: chains might yet leave for it.
+        It does not if chains made enough round trips. Otherwise it does if beta = 1 is hardly visited. With one known
+        mode it also does if too few chains came back, or if a level is left out: chains might still leave for that
+        level.
         """
         tempered = isinstance(self.setup.tilt, TemperedTilt) and self.setup.tilt.num_regions > 1
         if self.home is None or not tempered or int(np.sum(self.state.trips.trips)) >= FEWEST_TRIPS:
@@ -88,16 +89,16 @@ class Adapted(NamedTuple):
         return bool(away or (int(self.modes.num) == 1 and (gone or unseen)))
 
     def _expects(self, chains: int) -> bool:
-        """Tell whether so many chains should have been at beta = 1 often enough to judge by."""
+        """Tell whether this number of chains should have visited beta = 1 often enough for a judgement."""
         return chains * self.late * float(self.setup.desired[0]) >= FEWEST_EXPECTED
 
 
 def begin_adaptation(
     state: RunState, setup: Setup, own: Literal["shared", "per-chain"], theta: np.ndarray, steps: np.ndarray
 ) -> RunState:
-    """Return the chains as they are, with theta and the step sizes at their first values.
+    """Return the chains unchanged, with theta and the step sizes at their first values.
 
-    ``own`` tells whether theta is "shared" or one "per-chain"; ``theta`` has one value for each region in either case.
+    ``own`` says whether theta is "shared" or "per-chain"; in both cases ``theta`` has one value for each region.
     ``steps`` are the step sizes of the levels.
     """
     dtype, chains = setup.desired.dtype, len(state.sahmc.chains.energy)
@@ -111,9 +112,9 @@ def begin_adaptation(
 def adapt(
     context: WarmupContext, state: RunState, setup: Setup, finder: ModeFinder, modes: Modes, save: bool
 ) -> Adapted:
-    """Learn theta and step sizes, average theta over the second half, look for new modes after each half.
+    """Learn theta and step sizes, average theta over the second half, and look for new modes after each half.
 
-    ``finder`` and ``modes`` hold what is known of the modes so far, and ``save`` tells whether to keep the draws.
+    ``finder`` and ``modes`` hold what is known of the modes so far, and ``save`` says whether to keep the draws.
     """
     plan, regions = context.plan, setup.tilt.num_regions
     total = plan.stages["adapt"]
@@ -151,7 +152,7 @@ def adapt(
 def _run(
     context: WarmupContext, state: RunState, setup: Setup, schedule: Schedule, draws: int, store: bool
 ) -> StageResult:
-    """Run a part of the adaptation; Ctrl-C, even where it ends a stage with what there is, ends the whole run."""
+    """Run a part of the adaptation; Ctrl-C ends the whole run, even where it would otherwise only end a stage early."""
     done = context.runner.run("adapt", state, setup, schedule, draws, store=store, trace=True)
     if done.interrupted:
         raise KeyboardInterrupt
@@ -159,7 +160,7 @@ def _run(
 
 
 def _look_for_modes(draws: Draw, finder: ModeFinder, modes: Modes) -> tuple[ModeFinder, Modes, int]:
-    """Return a finder that knows the draws, the modes it finds, and the gradients spent."""
+    """Return a finder extended by the draws, the modes it finds, and the gradients spent."""
     by_chain = np.swapaxes(draws.position, 0, 1)
     finder = finder.with_draws(posterior_draws(by_chain, np.asarray(draws.log_weight).T))
     found = finder.find(lowest_draws(by_chain, draws.total_energy.T), modes)
@@ -167,7 +168,7 @@ def _look_for_modes(draws: Draw, finder: ModeFinder, modes: Modes) -> tuple[Mode
 
 
 def freeze(state: RunState, visits: np.ndarray, plan: Plan) -> RunState:
-    """Return the state to draw from: averaged step sizes, averaged theta unless it goes on learning, no round trips.
+    """Return the state to draw from: averaged step sizes, theta averaged if it is frozen, and no round trips yet.
 
     ``visits`` are those to each region during the adaptation.
     """
@@ -183,10 +184,10 @@ def freeze(state: RunState, visits: np.ndarray, plan: Plan) -> RunState:
 
 
 def without_ladder(begun: RunState, adapted: Adapted, kernel: Kernel, step_size: float) -> tuple[RunState, Setup]:
-    """Return a state and a setup in which chains move at beta = 1 alone, from where they were before the adaptation.
+    """Return a state and a setup for chains at beta = 1 alone, from their positions before the adaptation.
 
-    The draws are then plain ones with jumps between the known modes, all of equal weight. That is unbiased: the ladder
-    is given up before the first draw is made, and the kernel leaves the posterior invariant. ``begun`` holds the
+    Draws then come from plain moves with jumps between the known modes, and all have equal weight. They are unbiased:
+    the ladder is abandoned before the first draw, and the kernel leaves the posterior invariant. ``begun`` holds the
     chains, ``kernel`` is the one for beta = 1, and ``step_size`` the step size there.
     """
     dtype = adapted.setup.desired.dtype
@@ -206,13 +207,13 @@ def without_ladder(begun: RunState, adapted: Adapted, kernel: Kernel, step_size:
 
 
 def favour_posterior(state: RunState, setup: Setup, plan: Plan, easy: bool) -> tuple[RunState, Setup]:
-    """Let chains spend more of their time at beta = 1 while draws are made: where they jump, or the posterior is easy.
+    """Let chains spend more time at beta = 1 while drawing, where they jump or the posterior is ``easy``.
 
-    It is where one mode is known, in which plain moves mix.
+    It is easy if one mode is known and plain moves mix well in it.
 
-    theta, which contains -log(desired), is shifted as the desired frequencies change. Nothing changes where the tilt is
-    not tempered, theta goes on learning, or frequencies were given; nor with several modes where there is a prior, or
-    where chains do not jump.
+    theta, which contains -log(desired), shifts with the desired frequencies. Nothing changes if the tilt is not
+    tempered, if theta keeps learning, or if frequencies were given. With several modes, nothing changes either if there
+    is a prior or if chains do not jump.
     """
     jumps = isinstance(setup.kernel, Jump) and (setup.kernel.reference is not None or not plan.has_prior)
     frozen = plan.adapt == "tune" and isinstance(setup.tilt, TemperedTilt)

@@ -1,8 +1,8 @@
-"""Climb and come down: how hot the top must be, what the ladder looks like, and chains spread over the modes.
+"""The climb to high temperatures and back, which shows how hot the top must be and what the ladder looks like.
 
-All chains may start in one mode, and then they agree with each other however wrong they are. So heat them until they
-forget where they were, and cool them again. On the way down there is a temperature below which a chain keeps to
-the mode it is in: the top of the ladder must lie above it.
+Chains that all start in one mode agree with each other, however wrong they are. So they are heated until they forget
+where they were, then cooled, which spreads them over the modes. Below some temperature a cooling chain stays in its
+mode; the top of the ladder must lie above it.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from sahmc.run.move import Draw, RunState
 from sahmc.warmup.tempered import WarmupContext, bring_inside, run_at_temperature
 
 CLIMB_TO = 1e3
-"""The temperature to which every climb goes."""
+"""The temperature that every climb reaches, unless chains run away."""
 CLIMB_LIMIT = 1e6
-"""The temperature beyond which no climb goes, even if its chains still remember where they were."""
+"""The highest temperature of any climb, even if its chains still remember where they were."""
 RUNAWAY_LEAP, RUNAWAY_GROWTH = 10.0, 3.0
-"""The signs that chains run away: their variance over T leaps by the first factor from one rung to the next, and then,
-at the same temperature, goes on to grow by the second."""
+"""The signs of chains running away. Their variance over T grows by more than the first factor from one rung to the
+next, then by more than the second at the same temperature."""
 SCOUTED = (1e4, 1e5, 1e6)
-"""The temperatures above CLIMB_TO at which chains look for modes too far away for the climb."""
+"""The temperatures above CLIMB_TO at which copies of the chains look for modes too far away for the climb."""
 FURTHEST = 1e9
-"""The distance, in units of the spread, beyond which a point is of no use to anyone."""
+"""The distance, in units of the spread, beyond which a point is useless."""
 MODEST_TEMPERATURE = 1.5
-"""The highest temperature of a climb where chains ran away at once."""
+"""The top temperature of a climb in which chains ran away at once."""
 FEWEST_RUNGS, MOST_RUNGS = 4, 18
-"""The least and the largest number of rungs of a climb."""
+"""The smallest and the largest number of rungs of a climb."""
 
 
 class ClimbOutcome(NamedTuple):
@@ -46,7 +46,7 @@ class ClimbOutcome(NamedTuple):
     draws: np.ndarray
     """The draws at beta = 1 after cooling, (draw, chain, dim)."""
     hot: np.ndarray
-    """The points (point, dim) that chains came to at all temperatures, and far above the top."""
+    """The points (point, dim) that chains reached at all temperatures, including those far above the top."""
     gradients: int
     """The gradients spent."""
 
@@ -57,7 +57,7 @@ class Visit(NamedTuple):
     rung: Rung
     """The record of the stay."""
     state: RunState
-    """The chains at its end."""
+    """The chains at the end of the stay."""
     draws: Draw
     """The draws, arrays (draw, chain, ...)."""
     centres: np.ndarray
@@ -67,39 +67,39 @@ class Visit(NamedTuple):
 
 
 class Ascent(NamedTuple):
-    """The way up."""
+    """The outcome of heating the chains."""
 
     visits: list[Visit]
     """The stays from beta = 1 upwards, without those at which chains ran away."""
     ran_away: bool
-    """Whether chains ran away, because the tails are too heavy for more heat."""
+    """Whether chains ran away, because the tails are too heavy for higher temperatures."""
     slow: bool
-    """Whether chains that start together do not even forget where they were in one mode."""
+    """Whether chains mix so slowly that those started together do not forget their places even within one mode."""
     gradients: int
     """The gradients spent."""
     away: tuple[Visit, ...] = ()
-    """The stays at which chains ran away, or came to a mode that is much wider: only a descent can tell."""
+    """The stays at which chains ran away, or reached a much wider mode; only a descent can decide between the two."""
 
 
 @dataclass(frozen=True)
 class Climber:
-    """The climber, which takes the chains from one temperature to the next."""
+    """The climber, which moves the chains from one temperature to the next."""
 
     context: WarmupContext
-    """The parts that all stages of the warm-up have in common."""
+    """The context that all stages of the warm-up share."""
     kernel: Kernel
-    """The kernel with which chains move."""
+    """The kernel that moves the chains."""
     pilot: Pilot
-    """The findings of the pilot run, among them the step size at beta = 1."""
+    """The findings of the pilot run, including the step size at beta = 1."""
     scale: np.ndarray
     """The spread of each coordinate at beta = 1: the unit of length."""
     spreads: LadderSpread | None = None
-    """The variances at both ends of the ladder, if its metric is to follow them."""
+    """The variances at both ends of the ladder, if the metric follows them."""
 
     def visit(self, state: RunState, beta: float, before: Visit | None, moves: int, thin: int = 1) -> Visit:
-        """Stay at inverse temperature ``beta`` for ``moves`` moves, of which every ``thin``-th is kept.
+        """Stay at inverse temperature ``beta`` for ``moves`` moves, and keep every ``thin``-th.
 
-        ``before`` is the stay before it, whose step size is scaled to this temperature; None if it is the first.
+        ``before`` is the previous stay, whose step size is rescaled to this temperature; None for the first stay.
         """
         kernel, step, share = self.kernel, self.pilot.step_size, self.pilot.prior_share
         if self.spreads is not None:
@@ -126,9 +126,8 @@ def run_climb(
 ) -> ClimbOutcome:
     """Heat the chains and cool them again: a third of the ``moves`` up, a third down, a third at beta = 1 again.
 
-    Where there is a prior, there is only the way down from it. ``scale`` is the spread of each coordinate at beta = 1,
-    and ``home`` are draws (draw, dim) made there. ``spreads`` are the variances at both ends, if the metric is to
-    follow them.
+    With a prior there is only the descent from it. ``scale`` is the spread of each coordinate at beta = 1, and ``home``
+    are draws (draw, dim) made there. ``spreads`` are the variances at both ends, if the metric follows them.
     """
     climber = Climber(context, kernel, pilot, scale, spreads)
     count = int(np.clip(moves / 3 / kernel.rung_moves, FEWEST_RUNGS, MOST_RUNGS))
@@ -162,11 +161,11 @@ def run_climb(
 
 
 def _scout(climber: Climber, ascent: Ascent, moves: int) -> tuple[np.ndarray, int]:
-    """Return where copies of the chains are after ``moves`` moves at each temperature of SCOUTED, and the gradients.
+    """Return positions of copies of the chains after ``moves`` moves at each temperature of SCOUTED, and the gradients.
 
-    The spread of a well grows with the heat without end, so there is no temperature at which one may say that there is
-    nothing further out. The chains themselves stay where they are. Where they ran away, or a prior is the top, there
-    are no scouts.
+    The spread of a well grows without limit as the temperature rises, so no temperature proves that nothing lies
+    further out. The chains themselves stay where they are. There are no scouts where chains ran away or a prior is the
+    top.
     """
     seen, spent = list[np.ndarray](), 0
     if ascent.visits and not ascent.ran_away:
@@ -179,7 +178,7 @@ def _scout(climber: Climber, ascent: Ascent, moves: int) -> tuple[np.ndarray, in
 
 
 def _go_up(climber: Climber, state: RunState, count: int, moves: int) -> Ascent:
-    """Heat the chains by a ``count``-th of the way to CLIMB_TO at a time, on a log scale, ``moves`` moves for each."""
+    """Heat the chains in steps by the factor CLIMB_TO^(1/``count``), with ``moves`` moves at each temperature."""
     ratio = CLIMB_TO ** (1 / count)
     last = climber.visit(state, 1.0, None, moves)
     visits, spent = [last], last.gradients
@@ -205,7 +204,7 @@ def _go_up(climber: Climber, state: RunState, count: int, moves: int) -> Ascent:
 
 
 def _high_enough(rung: Rung, slow: bool) -> bool:
-    """Tell whether to stop: at CLIMB_TO, or later if chains there still remember where they were and are not slow."""
+    """Tell whether to stop: at CLIMB_TO, or later if chains still remember where they were and are not slow."""
     hot = 1 / rung.beta
     return hot >= CLIMB_LIMIT or (hot >= CLIMB_TO and (slow or not rung.memory > FORGOTTEN))
 
@@ -213,15 +212,15 @@ def _high_enough(rung: Rung, slow: bool) -> bool:
 def describe_rung(
     beta: float, draws: Draw, step_size: float, scale: np.ndarray, centres_before: np.ndarray | None
 ) -> tuple[Rung, np.ndarray]:
-    """Return what the second half of draws (draw, chain, ...) shows, and the mean position of each chain.
+    """Return the rung that the second half of draws (draw, chain, ...) shows, and the mean position of each chain.
 
-    ``beta`` and ``step_size`` are those with which they were made. Lengths are in units of ``scale``;
-    ``centres_before`` are the mean positions at the rung before, None for the first.
+    The draws were made with ``beta`` and ``step_size``. Lengths are in units of ``scale``. ``centres_before`` are the
+    mean positions at the rung before; None for the first rung.
     """
     late = slice(len(draws.energy) // 2, None)
     position, energy = draws.position[late].astype(float) / scale, np.asarray(draws.energy[late], float)
     inside = np.isfinite(energy)
-    within = inside.any(axis=0)  # other chains saw no likelihood at all
+    within = inside.any(axis=0)  # the likelihood was zero at every draw of other chains
     by_chain = np.where(within, np.where(inside, energy, 0.0).sum(axis=0) / np.maximum(1, inside.sum(axis=0)), np.inf)
     centres = position.mean(axis=0)
     usual = np.flatnonzero(within)[_no_outliers(by_chain[within])]
@@ -233,7 +232,7 @@ def describe_rung(
 
 
 def _no_outliers(values: np.ndarray) -> np.ndarray:
-    """Return which values are no outliers: a few chains that lost their way must not decide on the ladder."""
+    """Return a mask of the values that are no outliers: a few lost chains must not determine the ladder."""
     off = np.abs(values - np.median(values))
     return off <= 10 * np.median(off) + 1e-6 * np.abs(values)
 

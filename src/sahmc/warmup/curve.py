@@ -1,4 +1,4 @@
-"""The findings of the climb as curves along the ladder: log Z, distances between levels, step sizes."""
+"""Curves along the ladder, fitted to the climb: log Z, distances between levels, step sizes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import numpy as np
 from sahmc.results.warmup_record import Climb
 
 MOST_RELATIVE_SPREAD = 5.0
-"""The largest credible sd(beta U), over that of a Gaussian well; more is lack of equilibrium."""
+"""The largest credible sd(beta U), relative to that of a Gaussian well. Anything larger shows lack of equilibrium."""
 LEAST_INSIDE = 1e-3
-"""The least share of the prior with a finite likelihood from which a ladder can start."""
+"""The minimum share of prior draws with a finite likelihood for a ladder to start at the prior."""
 LADDER_SIZES = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96)
-"""The numbers of levels that ladders have: few, so that similar runs share compiled code; more levels cost little."""
+"""The possible numbers of levels. They are few, so that similar runs share compiled code; a few extra levels cost
+little."""
 
 
 @dataclass(frozen=True)
@@ -24,16 +25,16 @@ class LadderCurve:
     grid: np.ndarray
     """The rungs as s = log(beta + r), falling from beta = 1, where r is ``share``."""
     share: float
-    """r, the curvature of the prior over that of the likelihood; 0 without a prior."""
+    """r, the curvature of the prior relative to that of the likelihood; 0 without a prior."""
     log_z: np.ndarray
-    """The log of the integral of exp(-beta (U - reference)), less that at beta = 1."""
+    """The log of the integral of exp(-beta (U - reference)), minus its value at beta = 1."""
     length: np.ndarray
-    """The integral of sd(U) d beta from beta = 1: levels overlap equally where it is cut into equal pieces."""
+    """The integral of sd(U) d beta from beta = 1. Levels that cut it into equal pieces overlap equally."""
     log_step: np.ndarray
     """The log of the step size."""
 
     def levels(self, beta_top: float, spacing: float, least: int) -> np.ndarray:
-        """Return inverse temperatures from 1 to ``beta_top``, ``least`` of them or more.
+        """Return at least ``least`` inverse temperatures from 1 to ``beta_top``.
 
         They are at most about ``spacing`` apart in ``length``, unless that takes more levels than any ladder has.
         """
@@ -47,7 +48,8 @@ class LadderCurve:
     def barrier(self, beta_top: float) -> float:
         """Return the barrier Lambda up to ``beta_top``, the integral of E|E_1 - E_2| / 2 d beta (Syed et al., 2022).
 
-        It is that of energies which are normal at each level. A ladder of many levels turns chains back about so often.
+        It assumes that energies are normal at each level. It is roughly how often a ladder of many levels turns a chain
+        back.
         """
         end = np.interp(-math.log(beta_top + self.share), -self.grid, self.length)
         return float(end) / math.sqrt(math.pi)
@@ -63,11 +65,11 @@ class LadderCurve:
 
 
 def fit_curve(climb: Climb, share: float, reference: float, dim: float) -> LadderCurve:
-    """Fit the curves by thermodynamic integration over s = log(beta + r), r being ``share``.
+    """Fit the curves by thermodynamic integration over s = log(beta + r), with r = ``share``.
 
-    The integrands of a Gaussian well are constant in s. ``reference`` is the energy from which U is counted, and
-    ``dim`` the dimension of the well. Energies of slow chains lag behind the temperature, too low on the way up and too
-    high on the way down: the two are averaged. Lag adds to the spread of energies, so the smaller of the two is taken.
+    For a Gaussian well the integrands are constant in s. Energies are counted from ``reference``, and ``dim`` is the
+    dimension of the well. Energies of slow chains lag behind the temperature: too low during heating, too high during
+    cooling. The two are therefore averaged. Lag also inflates the spread of energies, so the smaller spread is taken.
     """
     down = climb.down[::-1]
     both = [down, climb.up or down]
@@ -82,5 +84,5 @@ def fit_curve(climb: Climb, share: float, reference: float, dim: float) -> Ladde
         return np.concatenate([[0.0], np.cumsum(0.5 * (f[1:] + f[:-1]) * -np.diff(grid))])
 
     log_z = integral(mean)
-    log_z[-1] -= math.log(max(down[-1].inside, LEAST_INSIDE))  # the prior counts where the likelihood is zero too
+    log_z[-1] -= math.log(max(down[-1].inside, LEAST_INSIDE))  # prior mass of zero likelihood counts too
     return LadderCurve(grid, share, log_z, integral(spread), np.log([r.step_size for r in down]))

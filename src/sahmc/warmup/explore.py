@@ -1,4 +1,4 @@
-"""The exploration: chains climb and come down, and modes are looked for from all that they saw."""
+"""The exploration: chains climb and descend, and the search for modes starts from all points they saw."""
 
 from __future__ import annotations
 
@@ -24,46 +24,47 @@ from sahmc.warmup.rescue import LOW_CHAINS, stranded_height
 from sahmc.warmup.tempered import WarmupContext, take_places
 
 LOST_NATS, LOST_NATS_PER_DIM = 20.0, 5.0
-"""The nats above the chains of the pilot, and more for each dimension, where a chain that cooled has lost its way."""
+"""The nats above the chains of the pilot, and the nats added for each dimension, at which a cooled chain counts as
+lost."""
 HOT_BATCHES = 2
-"""The batches of points that chains came to when hot, which go downhill."""
+"""The number of batches of points, reached by hot chains, that descend in search of modes."""
 
 
 MOST_DOUBTED = 64
-"""The largest number of points at which it is decided which symmetries fail."""
+"""The largest number of points used to decide which symmetries fail."""
 
 
 class Landscape(NamedTuple):
-    """The picture of the posterior that the climb has given, and the chains spread over it."""
+    """The findings of the climb about the posterior, and the chains spread over it."""
 
     state: RunState
     """The chains after the climb."""
     climb: Climb | None
-    """The record of the climb; None where there was none."""
+    """The record of the climb; None without a climb."""
     finder: ModeFinder
-    """The finder, which knows the draws of pilot and climb."""
+    """The finder, with the draws of pilot and climb."""
     modes: Modes
-    """The modes that were found."""
+    """The modes found."""
     lost: int
-    """The number of chains that did not come down, and were put back."""
+    """The number of chains that did not return from the climb, and were put back."""
     gradients: int
     """The gradients spent on the climb."""
     gradients_modes: int
     """The gradients spent on the search for modes."""
     found: Found | None = None
-    """All that the search found; None where it did not look."""
+    """All findings of the search; None if there was no search."""
     symmetries: Symmetries | None = None
-    """Those of the symmetries of the plan that hold wherever the search came to; None if there are none."""
+    """The symmetries of the plan that hold wherever the search went; None if there are none."""
     quotient: Quotient | None = None
-    """What is known of copies, where modes have any."""
+    """The quotient, where modes have copies."""
     astray: int = 0
-    """The number of lost chains that are too high for any mode; others are just in none that counts."""
+    """The number of lost chains that are too high for any mode; the others are merely in negligible modes."""
 
 
 def explore(context: WarmupContext, piloted: PilotOutcome, shown: np.ndarray | None = None) -> Landscape:
-    """Climb and come down where the ladder is to be found, and look for modes on the way.
+    """Climb and descend where the ladder is to be found, and look for modes on the way.
 
-    ``shown`` are points (point, dim) in modes that an earlier run has shown.
+    ``shown`` are points (point, dim) in modes that an earlier run found.
     """
     plan, pilot, home = context.plan, piloted.pilot, piloted.state
     position = home.sahmc.chains.position
@@ -98,7 +99,7 @@ def explore(context: WarmupContext, piloted: PilotOutcome, shown: np.ndarray | N
 
 
 class _Searched(NamedTuple):
-    """The outcome of the search for modes, and for those symmetries by which they have copies."""
+    """The outcome of the search for modes, and the symmetries that make copies of them."""
 
     finder: ModeFinder
     found: Found
@@ -108,10 +109,10 @@ class _Searched(NamedTuple):
 
 
 def _search(context: WarmupContext, finder: ModeFinder, back: np.ndarray, near: np.ndarray, far: FarLook) -> _Searched:
-    """Look for modes, copies being the same. A symmetry that fails somewhere is dropped, and the search repeated.
+    """Look for modes, counting copies as one; drop any symmetry that fails somewhere, and search again.
 
-    ``back`` are the draws (draw, chain, dim) of chains that came back from the climb, ``near`` points (point, dim) from
-    which a first mode is looked for, and ``far`` is how to look for others.
+    ``back`` are the draws (draw, chain, dim) of chains that returned from the climb. ``near`` are points (point, dim)
+    from which the search for a first mode starts, and ``far`` says how to look for others.
     """
     symmetries, spent, known = context.plan.symmetries, 0, no_modes(back.shape[2], back.dtype)
     while True:
@@ -135,19 +136,19 @@ def _search(context: WarmupContext, finder: ModeFinder, back: np.ndarray, near: 
 
 
 def _level(home: RunState) -> float:
-    """Return the energy, the prior's share included, of the lower chains of the pilot."""
+    """Return the total energy, including the prior's share, of the lower chains of the pilot."""
     return float(np.quantile(np.asarray(home.sahmc.chains.total_energy, float), LOW_CHAINS))
 
 
 def _bring_home(home: RunState, bound: float) -> RunState:
-    """Return the chains of the pilot, those above ``bound`` put where others are: where they are no mode counts."""
+    """Return the chains of the pilot; those above ``bound``, where no mode counts, move to the places of others."""
     high = ~(np.asarray(home.sahmc.chains.total_energy, float) <= bound)
     return home._replace(sahmc=home.sahmc._replace(chains=take_places(home.sahmc.chains, high)))
 
 
 @jax.jit
 def _put_back(state: RunState, home: RunState, lost: Bool[Array, " chains"]) -> RunState:
-    """Return the state with the ``lost`` chains put back where they were before the climb, in ``home``."""
+    """Return the state with the ``lost`` chains put back at their places before the climb, from ``home``."""
 
     def pick(new: Array, old: Array) -> Array:
         return jnp.where(lost.reshape(-1, *(1,) * (new.ndim - 1)), old, new)

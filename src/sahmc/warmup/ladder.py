@@ -1,4 +1,4 @@
-"""The ladder: the tilt with a partition made from what was learnt, a first theta, and first step sizes."""
+"""The ladder: the tilt and its partition, a first theta, and first step sizes, all made from earlier findings."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from sahmc.tilt.tilts import LinearTilt, StepTilt, TemperedTilt, Tilt
 from sahmc.warmup.curve import LadderCurve, fit_curve
 
 TOP_OVER_MELTING = 4.0
-"""The temperature of the top over that at which chains forget where they were."""
+"""The temperature of the top relative to the one at which chains forget where they were."""
 LOWEST_TOP = 10.0
-"""The lowest temperature of the top; where one mode was seen, it is a look-out for others."""
+"""The lowest temperature of the top. With one known mode, the top only serves to look for others."""
 BLIND_TOP = 30.0
-"""The temperature of the top where it cannot be seen at which one chains forget where they were."""
+"""The temperature of the top where the one at which chains forget their places cannot be measured."""
 LEVEL_SPACING = 2 / 3
-"""The distance of levels in sd(U) d beta: neighbours then overlap well in energy."""
+"""The distance between levels in sd(U) d beta, at which neighbours overlap well in energy."""
 FEWEST_LEVELS = 4
-"""The least number of levels."""
+"""The minimum number of levels."""
 LOOK_OUT_LENGTH = 6.0
-"""The longest ladder, in sd(U) d beta, where one mode was seen."""
+"""The largest length of a ladder, in sd(U) d beta, with one known mode."""
 SUBREGION_NATS = 2.0
 """The energy width of a subregion, as the paper advises."""
 
 
 class Ladder(NamedTuple):
-    """The tilt, and what is known of the ladder it stands for."""
+    """The tilt, and what is known about the ladder it represents."""
 
     tilt: Tilt
     """The tilt with its partition."""
     curve: LadderCurve | None
     """The curves measured along the ladder; None where the partition was given."""
     top: float | None
-    """The temperature of the top: inf is the prior; None where the tilt knows no temperatures."""
+    """The temperature of the top: inf for the prior, None where the tilt has no temperatures."""
 
     @property
     def barrier(self) -> float | None:
@@ -52,10 +52,10 @@ class Ladder(NamedTuple):
 
 
 def build_ladder(plan: Plan, pilot: Pilot | None, climb: Climb | None, many: bool) -> Ladder:
-    """Return the tilt, its partition made from what was learnt unless it was given.
+    """Return the tilt, with a partition made from the findings unless it was given.
 
-    ``pilot`` and ``climb`` are None where they were not needed. ``many`` tells that several modes are known, or were
-    not looked for.
+    ``pilot`` and ``climb`` are None where they were not needed. ``many`` says that several modes are known, or that the
+    plan does not look for modes.
     """
     if climb is None:
         tilt = plan.tilt
@@ -83,7 +83,7 @@ def build_ladder(plan: Plan, pilot: Pilot | None, climb: Climb | None, many: boo
 
 
 def num_nodes(dim: float, log_range: float) -> int:
-    """Return the number of nodes m = 1.5 sqrt(d/2) log(T_max) + 1, at least 4: neighbours then overlap in energy.
+    """Return the number of nodes m = 1.5 sqrt(d/2) log(T_max) + 1, at least 4, so that neighbours overlap in energy.
 
     ``dim`` is d, and ``log_range`` is log(T_max).
     """
@@ -91,9 +91,10 @@ def num_nodes(dim: float, log_range: float) -> int:
 
 
 def find_top(climb: Climb, chains: int, many: bool, has_prior: bool) -> float:
-    """Return the temperature of the top: the prior's, inf, or well above where chains forget their mode.
+    """Return the temperature of the top: inf for a prior, otherwise well above where chains forget their mode.
 
-    ``chains`` is their number. ``many`` tells that several modes are known, or were not looked for.
+    ``chains`` is the number of chains. ``many`` says that several modes are known, or that the plan does not look for
+    modes.
     """
     if has_prior:
         return math.inf
@@ -106,10 +107,10 @@ def find_top(climb: Climb, chains: int, many: bool, has_prior: bool) -> float:
 
 
 def starting_theta(ladder: Ladder, pilot: Pilot | None, desired: Float[Array, " regions"]) -> np.ndarray:
-    """Return theta_0: zero, as in the paper, without a pilot; otherwise from what was measured.
+    """Return theta_0: zero without a pilot, as in the paper; otherwise an estimate from the measurements.
 
-    Then only the rest need be learnt. Where the climb measured nothing, it comes from equipartition. ``desired`` are
-    the desired visiting frequencies.
+    An estimate leaves only the error to be learnt. Where the climb measured nothing, it comes from equipartition.
+    ``desired`` are the desired visiting frequencies.
     """
     tilt, curve = ladder.tilt, ladder.curve
     if pilot is None:
@@ -129,7 +130,7 @@ def starting_theta(ladder: Ladder, pilot: Pilot | None, desired: Float[Array, " 
 
 
 def _log_masses(pilot: Pilot, edges: np.ndarray) -> np.ndarray:
-    """Return the log masses of the subregions between ``edges`` for a Gaussian well, whose energies are Gamma."""
+    """Return log masses of the subregions between ``edges`` for a Gaussian well, with Gamma-distributed energies."""
     if not len(edges):
         return np.zeros(1)
     half, steep = 0.5 * pilot.dim, 1.0 + pilot.prior_share
@@ -142,7 +143,7 @@ def _log_masses(pilot: Pilot, edges: np.ndarray) -> np.ndarray:
 
 
 def level_steps(ladder: Ladder, kernel: Kernel, pilot: Pilot | None) -> np.ndarray:
-    """Return the first step sizes of the levels, as multiples of the kernel's: as measured, or the tilt's own.
+    """Return the first step sizes of the levels, as multiples of the kernel's: measured, or from the tilt.
 
     ``kernel`` is the kernel as the user built it.
     """

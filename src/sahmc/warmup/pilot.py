@@ -24,28 +24,29 @@ from sahmc.warmup.rescue import LOW_CHAINS, rescue, stranded_height
 from sahmc.warmup.tempered import TemperedMoves, WarmupContext, run_at_temperature
 
 WINDOWS = (1, 1, 2, 4)
-"""The windows in which the metric is found, each twice as long as the one before."""
+"""The relative lengths of the windows in which the metric is found; it is updated after each."""
 PRIOR_WINDOWS = (1, 1, 2)
-"""The windows in which the variances at beta = 0 are found."""
+"""The relative lengths of the windows in which the variances at beta = 0 are found."""
 GUESSED_DIM = 400
-"""The largest dimension in which the scale of each coordinate is looked for before the first move."""
+"""The largest dimension in which the scale of each coordinate is measured before the first move."""
 LEAST_SHARE = 1e-12
-"""The least r, that of a prior a million times as wide as the posterior: a ladder is geometric in beta + r."""
+"""The smallest r, that of a prior a million times as wide as the posterior; a ladder is geometric in beta + r."""
 SOME_DRAWS, SOME_CHAINS = 256, 32
-"""The number of draws of a window whose gradients are looked at, and of how many chains they are."""
+"""The number of draws of a window whose gradients are computed, and the largest number of chains they come from."""
 CURVED_POINTS = 8
-"""The number of chains at whose places it is looked how the energy curves."""
+"""The number of chains at which the Hessian is evaluated."""
 CURVED_COPIES = 16
-"""The number of copies of each place that count, where parts may change places."""
+"""The number of copies of each such place that are used, under label switching."""
 FEWEST_MIXING = 20
-"""The draws of a chain, at least, that tell how fast it mixes."""
+"""The minimum number of draws of a chain for judging how fast it mixes."""
 MOST_REPEATS = 3
-"""The number of times that the moves at beta = 1 are repeated, at most, while chains are still on their way."""
+"""The largest number of times that the moves at beta = 1 are repeated while chains still drift."""
 SURE_DRIFT, FAR_DRIFT, FEWEST_DRIFTING = 5.0, 0.5, 8
-"""Chains are on their way if the means of their earlier and later draws differ, on average over chains, by so many
-standard errors, and by this share of the spread within a chain; and the fewest chains that can tell."""
+"""The thresholds for drifting chains. The difference of the means of their earlier and later draws, averaged over
+chains, must exceed this number of standard errors and this multiple of the spread within a chain. The third is the
+minimum number of chains for the test."""
 CORRELATED_DIM = 500
-"""The largest dimension in which correlations are looked at."""
+"""The largest dimension in which correlations are examined."""
 
 
 class PilotOutcome(NamedTuple):
@@ -54,11 +55,12 @@ class PilotOutcome(NamedTuple):
     pilot: Pilot | None
     """The findings; None where nothing was left to find."""
     kernel: Kernel
-    """The kernel, tuned."""
+    """The tuned kernel."""
     plain: Kernel
-    """The same kernel with a diagonal metric, where coordinates are so correlated that it has a dense one."""
+    """The same kernel with a diagonal metric; it differs where coordinates are so correlated that ``kernel`` has a
+    dense one."""
     plain_quarter: float
-    """The number of its steps that a quarter of the slowest period takes."""
+    """The number of steps of the plain kernel in a quarter of the slowest period."""
     state: RunState
     """The chains at the end of the moves at beta = 1."""
     draws: np.ndarray
@@ -70,18 +72,18 @@ class PilotOutcome(NamedTuple):
     prior: Draw | None = None
     """The draws at beta = 0, arrays (draw, chain, ...), where there is a prior."""
     spreads: LadderSpread | None = None
-    """The variances at both ends of the ladder, where there is a prior and they are not given."""
+    """The variances at both ends of the ladder, where there is a prior and the metric is not given."""
 
     def quarter_of(self, kernel: Kernel) -> float:
-        """Return the number of steps that a quarter of the slowest period takes with this kernel, dense or plain."""
+        """Return the number of steps of this kernel, dense or plain, in a quarter of the slowest period."""
         return self.plain_quarter if kernel is self.plain or self.pilot is None else self.pilot.quarter
 
 
 def fit_pilot(dim: float, mean_energy: float, prior_energy: float | None, **fields: Any) -> Pilot:
     """Return the pilot with u_min and r from the mean energy at beta = 1 and, where there is a prior, at beta = 0.
 
-    mean(0) - mean(1) = (d/2) (1/r - 1/(1+r)) gives r(1+r) = (d/2) / difference. ``dim`` is d, ``prior_energy`` is
-    mean(0), None without a prior, and ``fields`` are other fields of the pilot.
+    mean(0) - mean(1) = (d/2) (1/r - 1/(1+r)) gives r(1+r) = (d/2) / difference. ``dim`` is d, and ``prior_energy`` is
+    mean(0), None without a prior. ``fields`` are other fields of the pilot.
     """
     half = 0.5 * dim
     share = 0.0
@@ -92,19 +94,20 @@ def fit_pilot(dim: float, mean_energy: float, prior_energy: float | None, **fiel
 
 
 def effective_dim(dim: int, energy: np.ndarray) -> float:
-    """Return the dimension of the position or, where it is far from that, 2 Var U, which is d for a Gaussian well.
+    """Return the dimension or, where far from it, 2 Var U, which is d for a Gaussian well.
 
-    The variance is that of ``energy`` (draw, chain) within a typical chain: those still coming down must not count.
+    The variance is that of ``energy`` (draw, chain) within a typical chain, so that chains still descending do not
+    count.
     """
     measured = 2.0 * float(np.median(energy.var(axis=0, dtype=float)))
     return measured if math.isfinite(measured) and measured > 0 and not dim / 2 <= measured <= 2 * dim else float(dim)
 
 
 def are_on_their_way(draws: np.ndarray) -> bool:
-    """Tell whether chains still drift, all the same way: draws (draw, chain, dim) are then none of the posterior.
+    """Tell whether chains still drift in a common direction, so that their draws are not from the posterior.
 
-    The means of the earlier and the later half of each chain are compared. In chains at rest their difference is noise,
-    as often of one sign as of the other.
+    The means of the earlier and the later half of each chain in draws (draw, chain, dim) are compared. In stationary
+    chains their difference is noise, equally often of either sign.
     """
     half = len(draws) // 2
     if half < 2 or draws.shape[1] < FEWEST_DRIFTING:
@@ -131,9 +134,9 @@ def quarter_period(draws: np.ndarray) -> float:
 
 
 def run_pilot(context: WarmupContext, state: RunState) -> PilotOutcome:
-    """Make plain moves at beta = 1 and, where chains are to go to a prior, at beta = 0.
+    """Make plain moves at beta = 1 and, where the ladder ends in a prior, at beta = 0.
 
-    What is learnt at beta = 1 is ``Settled``.
+    What is learnt at beta = 1 is in ``Settled``.
     """
     plan, given = context.plan, context.plan.kernel
     dim, num = state.sahmc.chains.position.shape[1], plan.pilot_moves
@@ -168,7 +171,7 @@ def run_pilot(context: WarmupContext, state: RunState) -> PilotOutcome:
         kernel,
         learnt.kernel,
         plain_quarter,
-        settled.state._replace(t_key=there.moves.state.t_key),  # no random number twice
+        settled.state._replace(t_key=there.moves.state.t_key),  # use no random number twice
         late.position,
         spent + there.gradients,
         there.moves.state,
@@ -181,26 +184,27 @@ class Settled(NamedTuple):
     """The outcome of the moves at beta = 1."""
 
     learnt: Learnt
-    """The outcome of the first half of them."""
+    """The outcome of the first half of the moves."""
     kernel: Kernel
-    """The kernel of the second half: that of the first, or one with a dense metric."""
+    """The kernel of the second half: that of the first half, or one with a dense metric."""
     moves: TemperedMoves
-    """The second half."""
+    """The second half of the moves."""
     state: RunState
     """The chains, none of them far too high."""
     high: np.ndarray
-    """The answer for each chain, (chain,), whether it was too high at the end of the second half."""
+    """Whether each chain was too high at the end of the second half, (chain,)."""
     stranded: int
-    """The number of chains that went where others are."""
+    """The number of chains moved to the places of others."""
     gradients: int
     """The gradients spent."""
 
 
 def _settle(context: WarmupContext, state: RunState, num: int) -> Settled:
-    """Make ``num`` moves at beta = 1, and as many again while chains are on their way.
+    """Make ``num`` moves at beta = 1, and repeat them while chains still drift.
 
-    Half of the moves find the step size and how draws spread; the other half the step size under the metric made from
-    that, and the mean energy. Chains that are on their way show the lengths of another place, so it all begins anew.
+    The first half of the moves finds the step size and the spread of the draws. The second half finds the step size
+    under the resulting metric, and the mean energy. Drifting chains show the lengths of another place, so everything
+    starts afresh.
     """
     given, dim = context.plan.kernel, state.sahmc.chains.position.shape[1]
     stranded, spent = 0, 0
@@ -229,21 +233,21 @@ class Learnt(NamedTuple):
     variance: np.ndarray
     """The variance of each coordinate, (dim,)."""
     step_size: float
-    """A step size to begin with under that metric."""
+    """An initial step size for that metric."""
     plain_step: float
-    """The step size that was found in the last window."""
+    """The step size found in the last window."""
     state: RunState
     """The chains, none of them far too high."""
     stranded: int
-    """The number of chains that went where others are."""
+    """The number of chains moved to the places of others."""
     moves: int
-    """The moves that were made."""
+    """The number of moves made."""
     gradients: int
     """The gradients spent."""
 
 
 def _learn_spread(context: WarmupContext, state: RunState, num: int) -> Learnt:
-    """Make about ``num`` moves at beta = 1, in WINDOWS that grow, each with the metric of the last."""
+    """Make about ``num`` moves at beta = 1 in WINDOWS of growing length, each with the metric of the one before."""
     given, dim = context.plan.kernel, state.sahmc.chains.position.shape[1]
     variance, spent = first_variances(context, state)
     kernel, step, stranded = given.tuned(1.0, Spread(np.empty((0, dim)), 0, variance)), 0.1, 0
@@ -269,7 +273,7 @@ class AtPrior(NamedTuple):
     moves: TemperedMoves
     """The moves of the last window."""
     variance: np.ndarray
-    """The variance of each coordinate, with which they were made."""
+    """The variance of each coordinate used for these moves."""
     gradients: int
     """The gradients spent."""
 
@@ -277,9 +281,10 @@ class AtPrior(NamedTuple):
 def _at_prior(
     context: WarmupContext, state: RunState, kernel: Kernel, variance: np.ndarray, step: float, moves: int
 ) -> AtPrior:
-    """Make ``moves`` moves at beta = 0, in PRIOR_WINDOWS, each with the variances of the last.
+    """Make ``moves`` moves at beta = 0 in PRIOR_WINDOWS, each with the variances learnt in the one before.
 
-    ``variance`` and ``step`` are those at beta = 1. The prior may be wider by any factor, another for each coordinate.
+    ``variance`` and ``step`` are those at beta = 1. The prior may be wider by any factor, different for each
+    coordinate.
     """
     spent, by_level = 0, context.plan.kernel.uses_spread and _by_level(kernel, variance)
     windows = [max(1, moves * share // sum(PRIOR_WINDOWS)) for share in PRIOR_WINDOWS] if by_level else [moves]
@@ -293,14 +298,14 @@ def _at_prior(
 
 
 def _by_level(kernel: Kernel, variance: np.ndarray) -> bool:
-    """Tell whether a kernel, tuned, can have other variances at other levels: if its metric is diagonal."""
+    """Tell whether a tuned kernel can have different variances at each level: whether its metric is diagonal."""
     return kernel.with_variances(variance) is not kernel
 
 
 def _correlations(context: WarmupContext, state: RunState, variance: np.ndarray) -> tuple[np.ndarray | None, int]:
-    """Return the covariance of the coordinates from how the energy curves where some chains are, and the cost.
+    """Return the covariance of the coordinates from the Hessian at some chains, and the cost.
 
-    It is None where a diagonal would do. ``variance`` is that of each coordinate, as far as it is known.
+    It is None where a diagonal metric is enough. ``variance`` is that of each coordinate, as far as it is known.
     """
     position = np.asarray(state.sahmc.chains.position)
     points = position[np.linspace(0, len(position) - 1, CURVED_POINTS).astype(int)]
@@ -314,7 +319,7 @@ def _correlations(context: WarmupContext, state: RunState, variance: np.ndarray)
 
 
 def _spread(context: WarmupContext, draws: np.ndarray, believed: np.ndarray, grads: np.ndarray | None = None) -> Spread:
-    """Return how draws (draw, chain, dim) spread: all parts alike if they may change places.
+    """Return the spread of draws (draw, chain, dim), the same for all parts under label switching.
 
     ``believed`` and ``grads`` are as in ``Spread``.
     """
@@ -331,7 +336,7 @@ def _spread(context: WarmupContext, draws: np.ndarray, believed: np.ndarray, gra
 def first_variances(context: WarmupContext, state: RunState) -> tuple[np.ndarray, int]:
     """Return a first guess of the variance of each coordinate, and the gradients spent.
 
-    It is that of a Gaussian as curved as the energy is at the chain of median energy; 1 where that is not measured.
+    It is that of a Gaussian with the energy's curvature at the chain of median energy; 1 where that is not measured.
     """
     chains, kernel = state.sahmc.chains, context.plan.kernel
     dim = chains.position.shape[1]
@@ -343,7 +348,7 @@ def first_variances(context: WarmupContext, state: RunState) -> tuple[np.ndarray
 
 
 def some_gradients(context: WarmupContext, draws: np.ndarray) -> tuple[np.ndarray, int]:
-    """Return the gradients at SOME_DRAWS of draws (draw, chain, dim), less the mean of each chain, and their number."""
+    """Return gradients at SOME_DRAWS of draws (draw, chain, dim), minus the mean of each chain, and their number."""
     chains = min(draws.shape[1], SOME_CHAINS)
     times = np.unique(np.linspace(0, len(draws) - 1, SOME_DRAWS // chains).astype(int))
     some = draws[times][:, np.linspace(0, draws.shape[1] - 1, chains).astype(int)]
@@ -353,7 +358,7 @@ def some_gradients(context: WarmupContext, draws: np.ndarray) -> tuple[np.ndarra
 
 
 def _in_low_modes(draws: Draw) -> np.ndarray:
-    """Tell for each chain of draws (draw, chain, ...) whether it is no higher than the lower ones in a well may be."""
+    """Tell for each chain of draws (draw, chain, ...) whether it may be in the same well as the lower chains."""
     mean = np.asarray(draws.total_energy, float).mean(axis=0)
     return mean <= np.quantile(mean, LOW_CHAINS) + stranded_height(draws.position.shape[-1])
 
@@ -364,9 +369,9 @@ def _late(draws: Draw) -> Draw:
 
 
 def mixing(draws: np.ndarray) -> float:
-    """Return the effective draws for each draw of the later half of a pilot, (draw, chain, dim).
+    """Return the effective sample size per draw, from the later half of a pilot's draws (draw, chain, dim).
 
-    It is that of the coordinate, or of its square, of which the draws know least; 0 where that cannot be told.
+    It is the smallest over all coordinates and their squares; 0 if there are too few draws to measure it.
     """
     late = np.swapaxes(draws[len(draws) // 2 :], 0, 1).astype(float)
     if late.shape[1] < FEWEST_MIXING:

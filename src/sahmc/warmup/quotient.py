@@ -1,4 +1,4 @@
-"""The quotient: how a run tells the copies of a mode that symmetries make, so that they are one to it."""
+"""The quotient: how a run identifies the copies of a mode that symmetries make, and counts them as one."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ from sahmc.models.symmetries import Symmetries
 from sahmc.warmup.tempered import WarmupContext
 
 BATCHES = 2
-"""The batches of points that go downhill to find a mode by which copies are told."""
+"""The number of batches of points that descend to find a mode with copies."""
 CHECKED, MOST_MINIMA = 32, 64
-"""The number of these points at which symmetries are tried, and that of the minima that all of them come to."""
+"""The number of these points at which symmetries are tested, and the largest number of minima found at which they
+are."""
 PICTURED = 1024
-"""The number of draws of a Gaussian at that mode by which parts are told apart."""
+"""The number of draws of a Gaussian at that mode from which the fold is chosen."""
 
 
 class Quotient(NamedTuple):
-    """The mode by which copies are told, and how."""
+    """The mode that defines how copies are distinguished, and the fold that does so."""
 
     fold: Fold
     """The fold."""
     symmetries: Symmetries
-    """The symmetries by which the mode has copies."""
+    """The symmetries that make copies of the mode."""
     minimum: np.ndarray
     """The lowest point of the mode, in the domain of the fold."""
     width: np.ndarray
@@ -39,10 +40,10 @@ class Quotient(NamedTuple):
 
 
 class Told(NamedTuple):
-    """The outcome of a look for a mode by which copies are told."""
+    """The outcome of the search for a mode with copies."""
 
     symmetries: Symmetries | None
-    """Those symmetries that hold wherever points came to; None if none does."""
+    """The symmetries that hold wherever points arrived; None if none does."""
     quotient: Quotient | None
     """The quotient; None if no symmetry makes copies of the mode."""
     spent: int
@@ -50,10 +51,11 @@ class Told(NamedTuple):
 
 
 def find_quotient(context: WarmupContext, symmetries: Symmetries, scale: np.ndarray, points: np.ndarray) -> Told:
-    """Find the heaviest mode that points (point, dim) come to downhill, as far as it has copies.
+    """Find the heaviest mode that points (point, dim) reach downhill, and choose the fold if it has copies.
 
-    ``scale`` is the spread of each coordinate. Symmetries were looked for near the starts, where a density whose modes
-    are far apart may look as if it had some: what does not hold at the points, or where they come to, is dropped.
+    ``scale`` is the spread of each coordinate. Symmetries were first tested near the starts. If the modes are far
+    apart, a density may look symmetric there when it is not. A symmetry that fails at the points, or at the minima they
+    reach, is dropped.
     """
     rng = np.random.default_rng(len(points))
     basins = BasinMap(context.energy_fn, scale, points.dtype)
@@ -73,16 +75,16 @@ def find_quotient(context: WarmupContext, symmetries: Symmetries, scale: np.ndar
 
 
 def _looks(symmetries: Symmetries, points: np.ndarray) -> int:
-    """Return the energies that a look at points by ``held_at`` costs."""
+    """Return the number of energies that ``held_at`` computes for these points."""
     return 2 * len(points) * sum(1 + len(one.generators(symmetries.ids)) for one in symmetries.each)
 
 
 def look_again(
     symmetries: Symmetries, before: Quotient, finder: ModeFinder, found: Found
 ) -> tuple[Quotient, ModeFinder, Found]:
-    """Return the quotient, the finder and what it ``found`` anew if a heavier mode tells copies better than the first.
+    """Return the quotient, the finder and the modes again if the heaviest mode distinguishes copies better.
 
-    That is, if the heaviest mode is another than that of ``before``, and has copies itself.
+    That is the case if it is not the mode of ``before``, and has copies itself. Otherwise all three are unchanged.
     """
     nothing = before, finder, found
     heaviest = found.minima[0] if len(found.minima) else before.minimum
@@ -101,7 +103,7 @@ def look_again(
 
 
 def _told_by(symmetries: Symmetries, minimum: np.ndarray, factor: np.ndarray) -> Quotient | None:
-    """Return the quotient by a Gaussian at a minimum (dim,), with covariance F F', F being ``factor``."""
+    """Return the quotient from a Gaussian at a minimum (dim,), with covariance F F', where F is ``factor``."""
     noise = np.random.default_rng(0).normal(size=(PICTURED, len(minimum)))
     fold = choose_fold(symmetries.group, (minimum + noise @ factor.T).astype(minimum.dtype))
     if fold is None:

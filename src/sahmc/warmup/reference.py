@@ -1,4 +1,4 @@
-"""The reference stage: chains stay in every mode that is known, q is fitted, and chains come down from it."""
+"""The reference stage: chains stay in every known mode, a reference q is fitted, and chains come down from it."""
 
 from __future__ import annotations
 
@@ -26,46 +26,48 @@ from sahmc.warmup.rescue import stranded_height
 from sahmc.warmup.tempered import WarmupContext, run_at_temperature, take_places
 
 REFERENCE_DRAWS = 512
-"""The number of draws of q whose energies tell how far away the posterior is."""
+"""The minimum number of draws of q; their energies show how far q is from the posterior."""
 DRAWS_PER_PART = 32
-"""The number of draws of each Gaussian, at least, that tell how much of it is wanted."""
+"""The minimum number of draws of each Gaussian for estimating its weight."""
 BROAD_INFLATION = 1.5
-"""The factor by which one Gaussian over all modes is wider than they are."""
+"""The factor by which one Gaussian over all modes is wider than the modes."""
 FAIR_NATS = 10.0
-"""The nats, and two more for each dimension, by which a draw of a mode may be above its minimum."""
+"""The largest height of a starting draw above the minimum of its mode, in nats, plus two for each dimension."""
 MOST_INSIDE = 0.9
-"""The quantile over chains of the energy by which chains outside all known modes are told."""
+"""The quantile over chains of the mean energy E with which chains are compared, to detect those outside all known
+modes."""
 SETTLING = 4
-"""The share of a stay, one in so many, that is left out because chains are still settling."""
+"""The first 1/SETTLING of each stay is discarded as burn-in."""
 
 
 class Stay(NamedTuple):
-    """The outcome of a stay of chains in every mode that is known, and the reference fitted to it."""
+    """The outcome of a stay of the chains in every known mode, and the reference fitted to it."""
 
     state: RunState
-    """The chains at its end."""
+    """The chains at the end of the stay."""
     step_size: float
-    """The step size that was found."""
+    """The tuned step size."""
     finder: ModeFinder
-    """The finder, which knows the draws made in every mode."""
+    """The finder, with the draws made in every mode."""
     found: Found
-    """The modes, their Gaussians fitted to these draws."""
+    """The modes, with Gaussians fitted to these draws."""
     ran_away: bool
-    """Whether chains ran away from heat before."""
+    """Whether chains ran away when they were heated."""
     reference: Reference
     """The reference, q."""
     broad: bool
-    """Whether q is one Gaussian over all modes, because there are more than can be known."""
+    """Whether q is one Gaussian over all modes, because there are too many modes to keep."""
     shifts: Shifts | None
-    """The displacements by which chains jump then, if any lead from mode to mode."""
+    """The displacements by which chains then jump, if any lead from mode to mode."""
     points: np.ndarray
     """Draws of q, (draw, dim)."""
     high: np.ndarray
-    """The energies E = -log density + log q of these."""
+    """The energies E = -log density + log q of the draws of q."""
     low: np.ndarray
     """The energies E of draws of the posterior, (draw, chain)."""
     overlap: float
-    """The chance that a draw of q would be accepted in place of one of the posterior, all modes visited alike."""
+    """The acceptance probability of a draw of q proposed from a draw of the posterior, with all modes visited
+    equally."""
     gradients: int
     """The gradients spent on moves."""
     gradients_modes: int
@@ -73,31 +75,31 @@ class Stay(NamedTuple):
 
 
 class Beside(NamedTuple):
-    """A reference that was fitted but in which the ladder does not end, for a bridge to it."""
+    """A reference that was fitted but is not the top of the ladder; it serves for a bridge."""
 
     reference: Reference
     """The reference, q."""
     points: np.ndarray
     """Draws of q, (draw, dim)."""
     high: np.ndarray
-    """The energies E = -log density + log q of these."""
+    """The energies E = -log density + log q of the draws of q."""
 
 
 class Referred(NamedTuple):
-    """The outcome of the way down from the reference."""
+    """The outcome of cooling the chains from the reference to the posterior."""
 
     context: WarmupContext
-    """The parts that stages have in common, with the energy split by the reference, which now is the prior."""
+    """The context of the stages, with the reference in the role of the prior in the energy."""
     record: LearntReference
-    """What is recorded of the reference."""
+    """The record of the reference."""
     pilot: Pilot
-    """The picture of a well whose energy is -log density + log q."""
+    """The description of a well whose energy is -log density + log q."""
     climb: Climb
-    """The way down."""
+    """The record of the descent."""
     state: RunState
-    """The chains after it."""
+    """The chains after the descent."""
     draws: np.ndarray
-    """The draws at beta = 1 after it, (draw, chain, dim)."""
+    """The draws at beta = 1 after the descent, (draw, chain, dim)."""
     gradients: int
     """The gradients spent."""
 
@@ -111,9 +113,9 @@ def stay_in_modes(
     found: Found,
     ran_away: bool = False,
 ) -> Stay:
-    """Put chains into every mode that was ``found``, let them stay there, and fit the reference to what they see.
+    """Put chains into every mode of ``found``, let them stay there, and fit the reference to their draws.
 
-    ``state`` holds the chains wherever they are; ``ran_away`` tells whether they ran away from heat, so that the
+    ``state`` holds the chains wherever they are. ``ran_away`` says whether they ran away when heated, in which case the
     reference may need heavy tails.
     """
     plan = context.plan
@@ -157,17 +159,17 @@ def stay_in_modes(
 
 
 def strays(low: np.ndarray, dim: int) -> np.ndarray:
-    """Tell for each chain whether it stayed outside all known modes, where q has next to no mass.
+    """Tell for each chain whether it stayed outside all known modes, where q has almost no mass.
 
-    ``low`` are the energies -log density + log q of its draws, (draw, chain). The search has looked at the place, and
-    the mass there does not count; as a draw of the posterior it would spoil the mean energy.
+    ``low`` are the energies -log density + log q of its draws, (draw, chain). The search has examined such places and
+    found negligible mass. Counted as draws of the posterior, they would bias the mean energy.
     """
     mean = low.mean(axis=0)
     return ~(mean > np.quantile(mean, MOST_INSIDE) - stranded_height(dim))
 
 
 def overlap(low: np.ndarray, high: np.ndarray) -> float:
-    """Return the chance that a draw of q would be accepted in place of one of the posterior.
+    """Return the acceptance probability of a draw of q proposed from a draw of the posterior.
 
     ``low`` and ``high`` are the energies -log density + log q of draws of the posterior and of q.
     """
@@ -177,7 +179,7 @@ def overlap(low: np.ndarray, high: np.ndarray) -> float:
 
 
 def come_down(context: WarmupContext, kernel: Kernel, pilot: Pilot, stay: Stay) -> Referred:
-    """Let chains come down from draws of the reference, which is the prior from now on."""
+    """Cool the chains from draws of the reference, which takes the role of the prior from here on."""
     plan, reference = context.plan, stay.reference
     energy_fn = refer(context.energy_fn, reference)
     inner = WarmupContext(context.runner, energy_fn, replace(plan, has_prior=True), FEWEST_LEVELS, context.fold)
@@ -213,12 +215,12 @@ def come_down(context: WarmupContext, kernel: Kernel, pilot: Pilot, stay: Stay) 
 
 
 def in_known_modes(context: WarmupContext, state: RunState, found: Found) -> RunState:
-    """Return the chains put into all known modes, turn by turn; where there is but one, they stay where they are.
+    """Return the chains distributed evenly over all known modes; with a single mode, leave them where they are.
 
-    They stay too where most of the mass is far from any minimum: chains know better where it is. They do not where
-    there is far less of it than in a mode: they have not come down to that. Where modes have copies, chains may have
-    been in none of them, since each is but a small part of space. They start at draws of the Gaussians that describe
-    the modes, or at the minimum if such a draw is far too high.
+    They also stay where most of the mass is far from any minimum, since the chains already show where it is. But they
+    do move if the search found a mode with far more mass than where they are. Where modes have copies, chains are moved
+    even for one mode: each copy is a small part of space, and chains may have been in none. A chain starts at a draw of
+    the Gaussian that describes its mode, or at the minimum if that draw is far too high.
     """
     num, chains = int(found.modes.num), state.sahmc.chains
     alone = num < 2 and context.fold is None and not found.elsewhere
@@ -237,10 +239,10 @@ def in_known_modes(context: WarmupContext, state: RunState, found: Found) -> Run
 
 
 def _around_modes(context: WarmupContext, found: Found, seed: int, ran_away: bool) -> tuple[Reference, int]:
-    """Return a reference around all modes that were ``found``, and the energies computed.
+    """Return a reference around all modes in ``found``, and the number of energies computed.
 
-    Modes are described by draws, by curvature, or by both: where a mode is narrow in the middle and wide outside, each
-    sees what the other does not. Where chains ``ran_away`` from heat, they are described by a t as well.
+    Each mode is described by its draws, by its Hessian, or by both. If a mode is narrow in the middle and wide outside,
+    each description sees what the other misses. If chains ``ran_away`` when heated, a t distribution is added.
     """
     pictures = [Parts.of(found.modes)]
     if found.by_curvature is not found.modes and 2 * len(pictures[0].mode) <= MOST_MODES:

@@ -1,4 +1,4 @@
-"""The rescue of chains that are far too high, in the pilot run."""
+"""The rescue of chains that are far too high in energy during the pilot run."""
 
 from __future__ import annotations
 
@@ -15,33 +15,35 @@ from sahmc.run.start import evaluate_starts
 from sahmc.warmup.tempered import WarmupContext, take_places
 
 STRANDED_NATS, STRANDED_SPREADS = 20.0, 8.0
-"""The nats, and the spreads sqrt(d/2) of the energy in a Gaussian well, by which a chain that comes from the prior may
-be higher than the lowest quarter of them."""
+"""The largest height of a chain from the prior above the lowest quarter of chains. It is a number of nats plus a number
+of standard deviations sqrt(d/2), the spread of the energy in a Gaussian well."""
 BY_MASS_NUMBERS, CORRELATION_NATS = 2048, 0.5
-"""The most coordinates of all chains together for which the mass around chains is compared, not their energy alone; and
-the nats for each dimension by which it may differ because one place is more correlated: lengths are those along
-coordinates."""
+"""The largest number of coordinates, over all chains, for which chains are compared by the mass around them rather than
+by energy alone. The second number is a tolerance in nats for each dimension: the mass uses lengths along the axes, so
+it depends on how correlated a place is."""
 LOW_CHAINS = 0.25
-"""The quantile over chains of the energy with which others are compared: some may be in minor modes."""
+"""The quantile over chains of the energy with which others are compared; it is not the median, since some chains may be
+in minor modes."""
 RESCUE_STEPS = 200
-"""The most steps downhill of a chain that is too high. It stops once it is low enough: the bottom of its basin is no
-place to start from, since in a funnel the density has no upper bound there."""
+"""The largest number of downhill steps for a chain that is too high. The descent stops once the energy is low enough.
+The bottom of a basin is a bad start: in a funnel the density is unbounded there."""
 FALLING = 0.1
-"""The share of its excess height that a chain loses in half a window while it is still falling by itself."""
+"""The minimum share of its excess height that a chain loses in half a window if it is still falling unaided."""
 
 FROZEN_MOVES, FROZEN_QUANTILE = 20, 0.99
-"""The moves that a chain must have refused, and the quantile of the energies of others above which it then is lost."""
+"""The minimum number of rejected moves of a frozen chain, and the quantile of the other chains' energies that it must
+exceed to count as lost."""
 
 
 class Rescue(NamedTuple):
-    """The outcome of a look for chains that are too high."""
+    """The outcome of the search for chains that are too high."""
 
     state: RunState
     """The chains, none of them too high."""
     high: np.ndarray
-    """The answer for each chain, (chain,), whether it was."""
+    """Whether each chain was too high, (chain,)."""
     stranded: int
-    """The number of those that went where others are, because no way led down."""
+    """The number of chains moved to the places of others, because no path led downhill."""
     gradients: int
     """The gradients spent."""
 
@@ -49,15 +51,17 @@ class Rescue(NamedTuple):
 def rescue(
     context: WarmupContext, state: RunState, variance: np.ndarray, energies: np.ndarray, may_fall: bool = True
 ) -> Rescue:
-    """Let chains that are still too high go downhill or, if no way leads down, put them where others are.
+    """Move chains that are too high downhill or, if no path leads down, to the places of other chains.
 
-    A start may be where the density has overflowed to a plateau, from which no gradient leads down: that is absurdly
-    high. Where there is a prior, a tilt lets chains come down from it anew, to every mode, and a stricter rule loses
-    none: they are too high if the typical draws of a well as deep as the lower quarter of them are far below. Where
-    energies differ so much, the mass around each chain is compared, since in a funnel downhill leads into the neck.
+    A start may lie on a plateau where the density overflows and no gradient leads down; such an energy is absurdly
+    high. With a prior the rule can be stricter, because chains later come down from the prior again and can reach every
+    mode. A chain is then too high if it is far above typical draws of a well as deep as the lower quarter of the
+    chains. If energies differ by more than such a well allows, the mass around each chain is compared instead, since in
+    a funnel the lowest energies are in the neck.
+
     ``variance`` is that of each coordinate, as far as it is known. ``energies`` (draw, chain) are those of the window
-    that ends here: if they ``may_fall``, chains that have fallen far in the second half of it are left to fall. One
-    that has not moved in that half, and is higher than those that do, goes where others are.
+    that ends here. If chains ``may_fall``, one that fell far in the second half of the window is left to fall. A chain
+    that did not move in that half, and is higher than those that did, takes the place of another chain.
     """
     chains = state.sahmc.chains
     dim, energy = chains.position.shape[1], np.asarray(chains.total_energy, float)
@@ -95,10 +99,10 @@ def rescue(
 
 
 def _are_frozen(energies: np.ndarray) -> np.ndarray:
-    """Tell which chains never move, in ``energies`` (draw, chain), though most do, at energies that these hardly reach.
+    """Tell which chains never move, while most do, at energies that the moving chains hardly reach.
 
-    The step size is that of the others, and far too large for a narrow place. There is hardly any mass where it is both
-    narrow and high.
+    ``energies`` is (draw, chain). A frozen chain is in a narrow place, for which the step size of the others is far too
+    large. A place that is both narrow and high has negligible mass.
     """
     still = (energies == energies[-1]).all(axis=0)
     if len(energies) < FROZEN_MOVES or not 0 < still.mean() < 0.5:
@@ -107,5 +111,5 @@ def _are_frozen(energies: np.ndarray) -> np.ndarray:
 
 
 def stranded_height(dim: int) -> float:
-    """Return the nats by which a chain in a well of ``dim`` dimensions may be higher than others."""
+    """Return the largest height in nats of a chain above others in a well of ``dim`` dimensions."""
     return STRANDED_NATS + STRANDED_SPREADS * math.sqrt(0.5 * dim)

@@ -1,4 +1,4 @@
-"""Plain moves at one temperature, of which the pilot and the climb are made."""
+"""Plain moves at one temperature, the building block of the pilot and the climb."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from sahmc.tilt.theta import desired_frequencies, init_theta
 from sahmc.tilt.tilts import TemperedTilt
 
 STAGE_BYTES = 2**28
-"""The bytes of draws that a stage of the warm-up may keep."""
+"""The memory limit for the draws of a warm-up stage, in bytes."""
 FEWEST_DRAWS = 8
-"""The number of draws that it keeps in any case."""
+"""The minimum number of draws that a stage keeps, whatever their size."""
 
 
 @dataclass(frozen=True)
 class WarmupContext:
-    """The parts that all stages of the warm-up have in common."""
+    """The context that all stages of the warm-up share."""
 
     runner: StageRunner
     """The runner of stages."""
@@ -42,8 +42,8 @@ class WarmupContext:
     plan: Plan
     """The arguments of the run, and its budget."""
     copies: int = 1
-    """The number of levels, all of one temperature, with which plain moves are made: those of the ladder that is to
-    come, if its compiled loop is to serve for these moves too."""
+    """The number of levels, all at one temperature, for plain moves. It is that of the coming ladder if the same
+    compiled loop is to serve for both."""
     fold: Fold | None = None
     """The fold, where modes have copies."""
 
@@ -56,13 +56,13 @@ class TemperedMoves(NamedTuple):
     draws: Draw
     """The draws, arrays (draw, chain, ...)."""
     step_size: float
-    """The step size that was found."""
+    """The tuned step size."""
     gradients: int
     """The gradients spent."""
 
 
 def take_places(chains: ChainState, lost: np.ndarray) -> ChainState:
-    """Return the chains with those that are ``lost`` put where others are, turn by turn, if there are others."""
+    """Return the chains with the ``lost`` ones moved to the places of the others in turn, if there are others."""
     well = np.flatnonzero(~lost)
     if not len(well):
         return chains
@@ -72,10 +72,10 @@ def take_places(chains: ChainState, lost: np.ndarray) -> ChainState:
 
 
 def bring_inside(context: WarmupContext, state: RunState, draws: Draw, home: np.ndarray) -> RunState:
-    """Return the chains with those where the likelihood is zero put inside, before they leave beta = 0.
+    """Return the chains, with those of zero likelihood moved to where it is positive, before they leave beta = 0.
 
-    They go to some of ``draws`` (draw, chain, ...) of the prior that are inside or, if there are none, to some of
-    ``home`` (draw, dim).
+    They go to some of ``draws`` (draw, chain, ...) of the prior with positive likelihood or, if there are none, to some
+    of ``home`` (draw, dim).
     """
     lost = np.flatnonzero(~np.isfinite(np.asarray(state.sahmc.chains.energy)))
     if not lost.size:
@@ -90,7 +90,7 @@ def bring_inside(context: WarmupContext, state: RunState, draws: Draw, home: np.
 
 
 def memory_thin(position: Float[Array, "chains dim"], moves: int) -> int:
-    """Return how many moves there must be for each one whose positions are kept, for a stage of ``moves`` moves."""
+    """Return the thinning that keeps the positions of a stage of ``moves`` moves within STAGE_BYTES."""
     return -(-moves * position.size * position.dtype.itemsize // STAGE_BYTES)
 
 
@@ -106,10 +106,10 @@ def run_at_temperature(
     eager: bool = False,
     thin: int = 1,
 ) -> TemperedMoves:
-    """Make ``moves`` moves at exp(-beta U), and tune the step size on the way unless the kernel has its own.
+    """Make ``moves`` moves at exp(-beta U), and tune the step size meanwhile unless the kernel has a fixed one.
 
-    ``stage`` is the name under which they are reported. Tuning starts at ``step_size``; ``eager`` tries larger ones
-    first. Every ``thin``-th move is kept, or fewer where positions are so large that they would not fit into memory.
+    Progress is reported under the name ``stage``. Tuning starts at ``step_size``; ``eager`` tries larger ones first.
+    Every ``thin``-th move is kept, or fewer if the positions would not fit into memory.
     """
     plan = context.plan
     thin = max(thin, min(moves // FEWEST_DRAWS, memory_thin(state.sahmc.chains.position, moves)))

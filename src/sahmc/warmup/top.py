@@ -1,4 +1,4 @@
-"""The top of the ladder: the prior, a reference that is learnt, or heat, by what is measured."""
+"""The choice of the top of the ladder, from measurements: the prior, a fitted reference, or a high temperature."""
 
 from __future__ import annotations
 
@@ -27,77 +27,79 @@ from sahmc.warmup.reference import Beside, Referred, Stay, come_down, stay_in_mo
 from sahmc.warmup.tempered import WarmupContext
 
 LEAST_OVERLAP = 0.25
-"""The chance that a draw of q would be accepted in place of one of the posterior, below which heat is the better top,
-if heat joins the modes at all: where modes are bent, q lies beside them."""
+"""The minimum acceptance probability of a draw of q proposed from a posterior draw. Below it a high temperature is the
+better top, provided it joins the modes: where modes are curved, q misses them."""
 HEAT_DIM = 20
-"""The largest dimension in which heat is ever the better top: in more, there is too much of it."""
+"""The largest dimension in which a high temperature can be the better top; in more dimensions hot chains have too much
+space."""
 LEAST_COVERED = 0.9
-"""The share of the mass in modes that chains came to after the climb, if heat is to join the modes."""
+"""The minimum share of the mass that is in modes reached after the climb, for heat to count as joining the modes."""
 LONG_WAY = 4.0
 """The barrier between prior and posterior above which a reference may be a better top."""
 PRIOR_OVERLAP, LEAST_PRIOR_OVERLAP = 0.3, 0.1
-"""The chance, as above, from which on it is: where the way is just so long, and where it is as long as can be."""
+"""The minimum overlap for choosing the reference: at the shortest barrier that counts as long, and in the limit of a
+long one."""
 MOST_LOST = 0.5
-"""The largest share of chains lost on the way down from the prior for which the prior can be the top."""
+"""The largest share of chains lost on the descent from the prior for which the prior can be the top."""
 MOST_RHAT = 1.1
-"""The largest R-hat of draws of the prior from which it is measured."""
+"""The largest R-hat of draws of the prior with which its mass can be measured."""
 PRIOR_DRAWS = 2048
-"""The number of draws of a Gaussian like the prior which tell the mass of the prior."""
+"""The number of draws of a Gaussian similar to the prior, for measuring the mass of the prior."""
 PRIOR_INFLATION = 1.2
-"""The factor by which it is wider than the prior."""
+"""The factor by which that Gaussian is wider than the prior."""
 
 
 @dataclass(frozen=True)
 class Top:
-    """The top that was chosen, and all that the ladder is made of."""
+    """The chosen top, and everything the ladder is made of."""
 
     context: WarmupContext
-    """The parts that stages have in common, with the energy and the plan that go with this top."""
+    """The context of the stages, with the energy and the plan for this top."""
     kernel: Kernel
-    """The kernel, with the metric that goes with this top."""
+    """The kernel, with the metric for this top."""
     quarter: float
-    """The number of steps of that kernel that a quarter of the slowest period takes."""
+    """The number of steps of that kernel in a quarter of the slowest period."""
     pilot: Pilot | None
-    """The picture of a well, in the energy on which the tilt acts."""
+    """The description of a well, in the energy on which the tilt acts."""
     found: Landscape
-    """The picture of the posterior; its climb is the way to this top."""
+    """The findings about the posterior; their climb is the path to this top."""
     stay: Stay | None = None
-    """The reference that was fitted, if one was."""
+    """The stay in which a reference was fitted, if there was one."""
     referred: Referred | None = None
-    """The way down from it, if it is the top."""
+    """The descent from the reference, if it is the top."""
     prior_mass: tuple[float, float] | None = None
-    """The log of the mass of the prior and its error, where they were measured."""
+    """The log mass of the prior and its error, where measured."""
 
     @property
     def reference(self) -> Reference | None:
-        """The reference in which the ladder ends, if it does."""
+        """The reference, if it is the top of the ladder."""
         return None if self.stay is None or self.referred is None else self.stay.reference
 
     @property
     def shifts(self) -> Shifts | None:
-        """The displacements by which chains jump, where there are more modes than can be known."""
+        """The displacements by which chains jump, where there are too many modes to keep."""
         return None if self.stay is None else self.stay.shifts
 
     @property
     def record(self) -> LearntReference | None:
-        """What is recorded of it."""
+        """The record of the reference, if it is the top."""
         return None if self.referred is None else self.referred.record
 
     @property
     def beside(self) -> Beside | None:
-        """The reference that was fitted but in which the ladder does not end, if any."""
+        """The reference that was fitted but is not the top of the ladder, if any."""
         return None if self.referred is not None else self.fitted
 
     @property
     def fitted(self) -> Beside | None:
-        """The reference that was fitted, if one was, for a bridge to it."""
+        """The fitted reference in the form that a bridge needs, if one was fitted."""
         return None if self.stay is None else Beside(self.stay.reference, self.stay.points, self.stay.high)
 
 
 def choose_top(context: WarmupContext, piloted: PilotOutcome, found: Landscape) -> Top:
-    """Decide where the ladder ends, and bring the chains down from there if it is a reference.
+    """Choose the top of the ladder and, if it is a reference, bring the chains down from there.
 
-    ``found`` is what chains have seen on their way from the prior, or to heat and back.
+    ``found`` is what the chains saw on their descent from the prior, or on their climb to high temperatures and back.
     """
     plan, pilot, heat, searched = context.plan, piloted.pilot, found.climb, found.found
     beside = piloted.plain if plan.has_prior else piloted.kernel
@@ -133,7 +135,7 @@ def choose_top(context: WarmupContext, piloted: PilotOutcome, found: Landscape) 
 
 
 def _for_all_modes(piloted: PilotOutcome, found: Found) -> Kernel:
-    """Return the kernel with a metric for all modes that were ``found``, where that of the first is dense."""
+    """Return the kernel with a metric for all modes in ``found``, where the metric of the first mode is dense."""
     if piloted.kernel is piloted.plain or found.by_curvature is found.modes:
         return piloted.kernel
     factor = Parts.of(found.by_curvature).factor
@@ -149,9 +151,10 @@ def _without(context: WarmupContext, spent: int = 0) -> WarmupContext:
 
 
 def _length(piloted: PilotOutcome, found: Landscape) -> float:
-    """Return the length of the path from the prior, the climb of ``found``: above 1 another top may be better.
+    """Return the length of the path from the prior, in units of LONG_WAY; above 1 another top may be better.
 
-    It is infinite if most chains got lost on it, or if the likelihood is zero almost everywhere under the prior.
+    The path is the climb of ``found``. The length is infinite if most chains got lost on it, or if the likelihood is
+    zero almost everywhere under the prior.
     """
     pilot, climb = piloted.pilot, found.climb
     if pilot is None or climb is None:
@@ -162,11 +165,12 @@ def _length(piloted: PilotOutcome, found: Landscape) -> float:
 
 
 def prior_is_better(stay: Stay, found: Found, mass: tuple[float, float] | None, length: float) -> bool:
-    """Tell whether the ladder had better end in the prior than in the reference that was fitted.
+    """Tell whether the prior is a better top for the ladder than the fitted reference.
 
-    It had if the search, whose outcome is ``found``, ended while it still brought new modes. ``mass`` is the log of the
-    mass of the prior and its error; None where it is known. Without it there would be no evidence. ``length`` is how
-    often the way from the prior is as long as where PRIOR_OVERLAP is asked for, infinite where chains cannot go it.
+    It is if there are too many modes to keep, or if the search in ``found`` ended while it still brought new modes. It
+    is if ``mass``, the log mass of the prior and its error, is too uncertain: without it there is no evidence. None
+    means that the mass is known. It is also if the overlap of the reference is too small for ``length``: the barrier
+    from the prior in units of LONG_WAY, infinite where chains cannot cross it.
     """
     if math.isinf(length):
         return False
@@ -175,16 +179,17 @@ def prior_is_better(stay: Stay, found: Found, mass: tuple[float, float] | None, 
 
 
 def _overlap_that_pays(length: float) -> float:
-    """Return the overlap from which on the way from a reference is as much shorter as where PRIOR_OVERLAP is asked for.
+    """Return the overlap at which a reference shortens the path as much as PRIOR_OVERLAP does at a barrier of LONG_WAY.
 
-    Where the energies of two densities differ by a Gaussian of standard deviation s, draws are exchanged with chance
-    2 Phi(-s / sqrt(2)), and the way between them is s / sqrt(pi) long.
+    Suppose the energies of two densities differ by a Gaussian of standard deviation s. Draws are then exchanged with
+    probability 2 Phi(-s / sqrt(2)), and the path between them has length s / sqrt(pi). ``length`` is in units of
+    LONG_WAY.
     """
     return max(LEAST_PRIOR_OVERLAP, 2 * float(ndtr(length * ndtri(PRIOR_OVERLAP / 2))))
 
 
 def heat_is_better(stay: Stay, found: Found, heat: Climb) -> bool:
-    """Tell whether the ladder had better end in heat than in the reference.
+    """Tell whether a high temperature is a better top for the ladder than the reference.
 
     ``found`` are the modes known after the climb to high temperatures, ``heat``.
     """
@@ -198,14 +203,13 @@ def heat_is_better(stay: Stay, found: Found, heat: Climb) -> bool:
 
 
 def prior_mass(energy_fn: TracedFunction, position: np.ndarray, base: np.ndarray) -> tuple[float, float]:
-    """Return the log of the mass of the prior and its error, by bridges between draws of it and a Gaussian.
+    """Return the log mass of the prior and its error, from bridges between its draws and a Gaussian.
 
-    ``position`` and ``base`` are the positions (draw, chain, dim) of these draws, and -log prior there. The Gaussian is
-    fitted to half of the chains, and the bridge leads to it from the other half: to the draws that it was fitted to it
-    would seem closer than it is. Both halves take their turn. The error is infinite if chains disagree on what the
-    prior looks like.
+    ``position`` and ``base`` are the positions (draw, chain, dim) of the draws, and -log prior there. The Gaussian is
+    fitted to half of the chains and bridged to the other half, then the halves swap. If it were bridged to the draws it
+    was fitted to, it would seem closer than it is. The error is infinite if chains disagree about the prior.
     """
-    if position.shape[1] == 1:  # one chain: its earlier and its later half
+    if position.shape[1] == 1:  # with one chain, split it into an earlier and a later half
         rows = len(position) // 2
         position, base = (np.stack([part[:rows, 0], part[rows : 2 * rows, 0]], axis=1) for part in (position, base))
     half = np.arange(position.shape[1]) % 2
@@ -216,7 +220,7 @@ def prior_mass(energy_fn: TracedFunction, position: np.ndarray, base: np.ndarray
 
 
 def _mass_by(energy_fn: TracedFunction, position: np.ndarray, base: np.ndarray, fitted: np.ndarray) -> Expectation:
-    """Return the log of the mass of the prior, by a Gaussian ``fitted`` to the draws of some chains (chain,)."""
+    """Return the log mass of the prior, by a Gaussian ``fitted`` to the draws of some chains (chain,)."""
     flat = position[:, fitted].reshape(-1, position.shape[-1])
     gaussian = around_all(flat, PRIOR_INFLATION, flat.dtype)
     points = gaussian.draws(PRIOR_DRAWS, seed=len(flat))
@@ -228,7 +232,7 @@ def _mass_by(energy_fn: TracedFunction, position: np.ndarray, base: np.ndarray, 
 
 
 def _agree(position: np.ndarray) -> bool:
-    """Tell whether chains agree on positions (draw, chain, dim): R-hat of each coordinate, and of its square."""
+    """Tell whether chains agree on positions (draw, chain, dim), by R-hat of each coordinate and of its square."""
     z = (position - position.mean(axis=(0, 1))) / np.maximum(position.std(axis=(0, 1)), 1e-300)
     for values in (z, z**2):
         within, between = values.var(axis=0).mean(axis=0), values.mean(axis=0).var(axis=0)

@@ -1,4 +1,4 @@
-"""The warm start: ladder, kernel, modes and theta of an earlier run serve for another posterior like its own."""
+"""The warm start: the ladder, kernel, modes and theta of an earlier run are reused for a similar posterior."""
 
 from __future__ import annotations
 
@@ -27,49 +27,48 @@ from sahmc.warmup.warmup import WarmedUp
 
 
 class Known(NamedTuple):
-    """The part of an earlier run that serves another: arrays, and nothing of its model, so that it can be stored."""
+    """The reusable part of an earlier run: arrays without its model, so that it can be stored."""
 
     has_prior: bool
-    """Whether its model kept the prior apart."""
+    """Whether the model of that run kept the prior separate."""
     tilt: TemperedTilt
     """The tilt, with its ladder."""
     kernel: Jump
-    """The kernel, tuned."""
+    """The tuned kernel."""
     desired: np.ndarray
     """The desired visiting frequencies."""
     theta: np.ndarray
-    """The theta that was frozen."""
+    """The frozen theta."""
     steps: np.ndarray
     """The step size at each level, as a multiple of the kernel's."""
     scale: np.ndarray
     """The spread of each coordinate within a mode, (dim,)."""
     draws: np.ndarray
-    """The draws (draw, dim) that the finder knew."""
+    """The draws (draw, dim) of the finder."""
     stage: np.ndarray
-    """The number of the stage that made each of them."""
+    """The number of the stage that made each draw."""
     modes: Modes
-    """The modes that were known."""
+    """The known modes."""
     record: WarmupRecord
     """The record of the warm-up."""
     beside: Beside | None
-    """The reference that was fitted but in which the ladder does not end, if any."""
+    """A reference that was fitted but is not the top of the ladder, if any."""
     energy: np.ndarray
-    """The energies, on which the tilt acted, of the draws from which chains start, (chain,)."""
+    """The energies on which the tilt acted, at the draws from which chains start, (chain,)."""
 
 
 def known_from(earlier: WarmedUp, has_prior: bool, energy: np.ndarray) -> Known | None:
-    """Return what may serve of an earlier warm-up; None if nothing may.
+    """Return the reusable part of an earlier warm-up; None if nothing can be reused.
 
-    It may where the ladder of a tempered tilt was left to the warm-up. Where modes have copies, or the mass of a prior
-    had to be measured, the posterior itself must be looked at again. ``has_prior`` and ``energy`` are those of
-    ``Known``.
+    Reuse requires a tempered tilt whose ladder was left to the warm-up. If modes have copies, or the mass of a prior
+    had to be measured, the posterior must be examined anew. ``has_prior`` and ``energy`` are those of ``Known``.
     """
     tilt, kernel, theta = earlier.setup.tilt, earlier.setup.kernel, np.asarray(earlier.state.sahmc.theta.theta)
     if not isinstance(tilt, TemperedTilt) or not isinstance(kernel, Jump) or theta.ndim > 1:
         return None
     if earlier.record.climb is None or earlier.symmetries is not None or earlier.prior_mass is not None:
         return None
-    if earlier.record.untravelled:  # there is no ladder to hand on
+    if earlier.record.untravelled:  # there is no ladder to reuse
         return None
     return Known(
         has_prior=has_prior,
@@ -89,10 +88,10 @@ def known_from(earlier: WarmedUp, has_prior: bool, energy: np.ndarray) -> Known 
 
 
 def may_serve(known: Known, plan: Plan) -> bool:
-    """Tell whether the ladder and the kernel of an earlier run are such as the plan would have found.
+    """Tell whether the plan would have found a ladder and a kernel like those of the earlier run.
 
-    They are where the plan leaves the ladder of a tempered tilt to the warm-up as well, with the same kind of kernel,
-    and the tilt acts on the same part of the energy.
+    It would if it leaves the ladder of a tempered tilt to the warm-up as well and uses the same kind of kernel. The
+    tilt must also act on the same part of the energy.
     """
     refers = known.kernel.reference is not None
     alike = plan.tilt is TemperedTilt and plan.jumps and plan.theta == "shared" and plan.symmetries is None
@@ -101,9 +100,9 @@ def may_serve(known: Known, plan: Plan) -> bool:
 
 
 def warm_start(context: WarmupContext, state: RunState, earlier: Known, save: bool) -> WarmedUp:
-    """Look for modes, and learn theta and step sizes, by what an earlier warm-up knows; all else is as it was there.
+    """Look for modes and learn theta and step sizes, starting from an earlier warm-up; all else is taken from it.
 
-    ``state`` holds the chains at their starts, and ``save`` tells whether to keep the draws of the adaptation.
+    ``state`` holds the chains at their starts, and ``save`` says whether to keep the draws of the adaptation.
     """
     tilt, kernel = earlier.tilt, earlier.kernel
     plan = replace(context.plan, moves=kernel.moves, has_prior=context.plan.has_prior or kernel.reference is not None)
@@ -149,7 +148,7 @@ def warm_start(context: WarmupContext, state: RunState, earlier: Known, save: bo
 
 
 def _theta(earlier: Known, rise: float) -> np.ndarray:
-    """Return the theta of an earlier run, for equal frequencies, where all energies are ``rise`` higher."""
+    """Return the theta of an earlier run, for equal frequencies and with all energies higher by ``rise``."""
     desired = earlier.desired.astype(float)
     theta = earlier.theta.astype(float) + np.log(desired * len(desired))
     theta -= rise * np.asarray(earlier.tilt.partition.betas, float)
@@ -157,7 +156,7 @@ def _theta(earlier: Known, rise: float) -> np.ndarray:
 
 
 def _looked_at(context: WarmupContext, beside: Beside | None) -> Beside | None:
-    """Return a reference beside the ladder with the energies of this posterior."""
+    """Return a reference that is not the top of the ladder, with the energies of this posterior."""
     if beside is None:
         return None
     energy = energies_and_gradients(context.energy_fn, beside.points)[0]

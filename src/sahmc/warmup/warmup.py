@@ -34,11 +34,11 @@ from sahmc.warmup.tempered import WarmupContext
 from sahmc.warmup.top import Top, choose_top
 
 LEAST_MIXING = 0.12
-"""The effective draws for each draw of the pilot from which on plain moves mix."""
+"""The minimum effective sample size per pilot draw for plain moves to count as mixing well."""
 
 
 class Copies(NamedTuple):
-    """What chains know of copies."""
+    """The symmetries that make copies of modes, as far as the chains use them."""
 
     fold: Fold | None
     """The fold, where modes have copies."""
@@ -47,38 +47,38 @@ class Copies(NamedTuple):
 
 
 class WarmedUp(NamedTuple):
-    """The outcome of the warm-up: all that is needed to make draws."""
+    """The outcome of the warm-up: everything that drawing needs."""
 
     runner: StageRunner
-    """The runner of stages, by which draws are to be made."""
+    """The runner of stages, for drawing."""
     setup: Setup
-    """The tilt and the kernel, tuned."""
+    """The tilt and the tuned kernel."""
     state: RunState
-    """The chains, with theta and step sizes as they are to be while draws are made."""
+    """The chains, with the theta and the step sizes for drawing."""
     visits: np.ndarray
     """The visits to each region during the adaptation."""
     record: WarmupRecord
-    """The record of what was found and chosen."""
+    """The record of the findings and choices."""
     finder: ModeFinder
-    """The finder, which knows the draws made so far."""
+    """The finder, with the draws made so far."""
     modes: Modes
-    """The modes that are known."""
+    """The known modes."""
     trace: ThetaTrace | None
-    """theta and round trips at some moments of the adaptation."""
+    """theta and round trips, recorded at intervals during the adaptation."""
     draws: Draw | None
-    """The draws of the adaptation, if they were to be saved."""
+    """The draws of the adaptation, if they are saved."""
     beside: Beside | None
-    """The reference that was fitted but in which the ladder does not end, if any."""
+    """A reference that was fitted but is not the top of the ladder, if any."""
     prior_mass: tuple[float, float] | None
-    """The log of the mass of the prior and its error, where the ladder does not end in it and they were measured."""
+    """The log mass of the prior and its error, where the prior is not the top of the ladder and both were measured."""
     symmetries: Symmetries | None = None
-    """The symmetries that are used: those that were given, or those by which modes have copies."""
+    """The symmetries in use: the given ones, or those found that make copies of modes."""
     refuted: tuple[str, ...] = ()
-    """The symmetries that were given and do not hold, in words."""
+    """Descriptions of the given symmetries that do not hold."""
 
     @classmethod
     def after(cls, adapted: Adapted, **rest: Any) -> WarmedUp:
-        """Return what an adaptation has led to, and the ``rest``."""
+        """Return the outcome of an adaptation, with all other fields in ``rest``."""
         return cls(
             visits=adapted.visits,
             finder=adapted.finder,
@@ -90,10 +90,10 @@ class WarmedUp(NamedTuple):
 
 
 def warm_up(context: WarmupContext, state: RunState, save: bool = False, shown: np.ndarray | None = None) -> WarmedUp:
-    """Run all stages, each of which hands a new kernel, ladder or theta to the next.
+    """Run all stages; each hands a new kernel, ladder or theta to the next.
 
-    ``state`` holds the chains at their starts, and ``save`` tells whether to keep the draws of the adaptation.
-    ``shown`` are points (point, dim) in modes that an earlier run has shown.
+    ``state`` holds the chains at their starts, and ``save`` says whether to keep the draws of the adaptation. ``shown``
+    are points (point, dim) in modes that an earlier run found.
     """
     dtype = state.sahmc.chains.position.dtype
     piloted = run_pilot(context, state)
@@ -150,9 +150,9 @@ def warm_up(context: WarmupContext, state: RunState, save: bool = False, shown: 
 def _elsewhere(
     context: WarmupContext, piloted: PilotOutcome, explored: Landscape, found: Found
 ) -> tuple[PilotOutcome, Landscape]:
-    """Return the outcome of a second pilot run and search, from modes that hold far more mass than the first saw.
+    """Return a second pilot run and search, started in modes with far more mass than the first pilot saw.
 
-    What the first learnt is that of another place: lengths, step size, energies. All that it cost is counted.
+    The lengths, step size and energies that the first pilot learnt belong to another place. Its cost is still counted.
     """
     second = run_pilot(context, in_known_modes(context, explored.state, found))
     again = explore(context, second, found.minima)
@@ -166,10 +166,10 @@ def _elsewhere(
 
 
 def _cold_kernel(kernel: Kernel, piloted: PilotOutcome, top: Top, many: bool) -> Kernel:
-    """Return the kernel for draws at beta = 1 alone: the one to which the step size there belongs.
+    """Return the kernel for drawing at beta = 1 alone, matching the step size found there.
 
-    It is that of the reference's ladder, or else the pilot's, whose metric may be dense. ``many`` tells that several
-    modes are known.
+    It is the kernel of the reference's ladder if there is one; otherwise the pilot's, whose metric may be dense.
+    ``many`` says that several modes are known.
     """
     if top.referred is not None or piloted.pilot is None:
         return kernel
@@ -177,7 +177,7 @@ def _cold_kernel(kernel: Kernel, piloted: PilotOutcome, top: Top, many: bool) ->
 
 
 def _in_modes(context: WarmupContext, state: RunState, top: Top) -> RunState:
-    """Return the chains where they stayed in the known modes, if a reference was fitted there; else as they are."""
+    """Return the chains at the end of their stay in the known modes if the top is a reference; otherwise unchanged."""
     if top.stay is None or top.referred is None:
         return state
     chains = evaluate_starts(context.energy_fn, top.stay.state.sahmc.chains.position)[1].chains
@@ -194,9 +194,9 @@ def _equipped(
     tilt: Tilt,
     modes: Modes | None = None,
 ) -> Kernel:
-    """Return the kernel with a metric for each level of a tilt, jumps between known modes, and moves among copies.
+    """Return the kernel with a metric for each level of the tilt, jumps between known modes, and moves among copies.
 
-    ``modes`` are those known by now; None for those of ``found``.
+    ``modes`` are the modes known by now; None means those of ``found``.
     """
     modes = found.modes if modes is None else modes
     if spreads is not None and top.referred is None and isinstance(tilt, TemperedTilt):
@@ -208,14 +208,14 @@ def _equipped(
 
 
 def _used(known: Symmetries | None, quotient: Quotient | None) -> Symmetries | None:
-    """Return those of the ``known`` symmetries that are used."""
+    """Return the symmetries in use: the ``known`` ones if they were given, otherwise those of the quotient."""
     if known is not None and known.given:
         return known
     return None if quotient is None else quotient.symmetries
 
 
 def _refuted(known: Symmetries | None, held: Symmetries | None) -> tuple[str, ...]:
-    """Return those of the ``known`` symmetries, if they were given, that are not among those that ``held``."""
+    """Return descriptions of the given symmetries in ``known`` that are missing from ``held``, those that hold."""
     if known is None or not known.given:
         return ()
     return tuple(str(one) for one in known.each if held is None or one not in held.each)
@@ -224,7 +224,7 @@ def _refuted(known: Symmetries | None, held: Symmetries | None) -> tuple[str, ..
 def _record(
     piloted: PilotOutcome, found: Landscape, ladder: Ladder, adapted: Adapted, theta_0: np.ndarray, theta: np.ndarray
 ) -> WarmupRecord:
-    """Return what was found and chosen, as plain data; ``theta_0`` is the first theta, ``theta`` the one frozen."""
+    """Return the findings and choices as plain data; ``theta_0`` is the first theta, ``theta`` the frozen one."""
     pilot: Pilot | None = piloted.pilot
     learnt = adapted.state.sahmc.theta
     clock = 1.0
