@@ -27,7 +27,7 @@ class SAHMCState(NamedTuple):
 
 
 def init(target: TiltedTarget, positions: Float[Array, "chains dim"]) -> SAHMCState:
-    """Return the state at the starting positions, their energies and gradients, and the target's theta as theta_0."""
+    """Return the state at the starting positions, with energies and gradients, and the target's theta as theta_0."""
     require_target(target)
     ok, what = np.ndim(positions) == 2 and hasattr(positions, "dtype"), type(positions).__name__
     must = "positions must be an array (chains, dim)"
@@ -38,10 +38,10 @@ def init(target: TiltedTarget, positions: Float[Array, "chains dim"]) -> SAHMCSt
 def noise_of(
     rng_keys: Key[Array, "*moves"], kernel: Kernel, state: SAHMCState, groups: int = 1, group: Any = 0
 ) -> Noise:
-    """Return the random numbers of one move, or of many, by their keys: all that ``sahmc_step`` draws.
+    """Return the random numbers that ``sahmc_step`` needs, for one move or many, from their keys.
 
-    Made for many moves at once they cost much less. A kernel that draws from keys of its own needs none. They are those
-    of one ``group`` of chains, of so many ``groups``.
+    Generating them for many moves at once costs much less. A kernel that draws from its own keys needs none. The
+    numbers are those of one ``group`` of chains; ``groups`` is the number of groups.
     """
     chains, dim = state.chains.position.shape
     first, chains = first_chain(chains) + group * (chains // groups), chains // groups
@@ -51,7 +51,10 @@ def noise_of(
 
 
 def with_theta(each: Each, fn: Callable[..., Any], theta: Float[Array, "*own regions"]) -> Callable[..., Any]:
-    """Return a function of all chains by one of a chain, whose last argument is theta: shared, or the chain's own."""
+    """Return ``fn``, a function of one chain with theta as its last argument, as a function of all chains.
+
+    theta is shared, or each chain has its own.
+    """
     if theta.ndim == 2:
         return lambda *args: each(fn)(*args, theta)
     return each(lambda *args: fn(*args, theta))
@@ -69,10 +72,10 @@ def sahmc_step(
 ) -> tuple[SAHMCState, TransitionInfo]:
     """Move and decide, see where the chains are, learn theta: theta_{t+1} = theta_t + a_{t+1} (e_{t+1} - pi).
 
-    The theta in force is that of ``state``, whatever that of ``target``. ``gain`` is a_{t+1} and ``desired`` is pi.
-    ``gain=0`` leaves theta as it is, and the iteration is then an ordinary Markov transition. The new state is
-    returned, and a report on the move, whose ``level`` says in which region each chain is counted. ``noise`` is that of
-    ``noise_of``, if it was made before, and ``each`` is how a function of one chain is applied to all.
+    The theta in force is that of ``state``, not that of ``target``. ``gain`` is a_{t+1} and ``desired`` is pi. With
+    ``gain=0`` theta does not change, and the iteration is an ordinary Markov transition. The function returns the new
+    state and a report on the move, whose ``level`` is the region in which each chain counts. ``noise`` is that of
+    ``noise_of``, if already generated, and ``each`` maps a function of one chain over all chains.
     """
     _require_parts(rng_key, state, kernel, target, noise, each)
     _require_numbers(gain, desired, state)
@@ -99,7 +102,7 @@ def sahmc_step(
 
 
 def _require_parts(rng_key: Any, state: Any, kernel: Any, target: Any, noise: Any, each: Any) -> None:
-    """Raise ``ValueError`` for what is not of the kind that an iteration needs; once a trace, inside ``jit``."""
+    """Raise ``ValueError`` for arguments of the wrong kind; inside ``jit`` this runs once per trace."""
     kind = getattr(rng_key, "dtype", None)
     typed = kind is not None and jnp.issubdtype(kind, jax.dtypes.prng_key) and rng_key.shape == ()
     ok = typed or (kind == jnp.uint32 and rng_key.ndim == 1)
@@ -115,7 +118,7 @@ def _require_parts(rng_key: Any, state: Any, kernel: Any, target: Any, noise: An
 
 
 def _require_numbers(gain: Any, desired: Any, state: SAHMCState) -> None:
-    """Raise ``ValueError`` unless gain is a number and desired has one for each region."""
+    """Raise ``ValueError`` unless gain is a number and desired has one number for each region."""
     regions = state.theta.theta.shape[-1]
     for value, shape, name in ((gain, (), "gain"), (desired, (regions,), "desired")):
         has = np.shape(value) if isinstance(value, (jax.Array, np.ndarray, np.generic, float, int)) else None

@@ -22,26 +22,27 @@ if TYPE_CHECKING:
 
 
 WIDTH = 79
-"""The number of characters in a line of a note."""
+"""The maximum number of characters in a line of a note."""
 
 
 def compare(results: Any, *, prior: Any = None, loo: Any = True) -> Comparison:
-    """Compare models of the same data, each by the result of a run: print what is returned, or take ``to_dataframe()``.
+    """Compare models of the same data, each by the result of a run: print the returned object, or use
+    ``to_dataframe()``.
 
-    Bayes factors and odds are against the most probable model, the first row. Their errors, and those of probabilities,
-    follow from the errors of the log evidences.
+    Bayes factors and odds are relative to the most probable model, the first row. Their errors, and those of
+    probabilities, follow from the errors of the log evidences.
 
     Parameters
     ----------
     results
-        A dict of results by the names of their models, two or more. Each run must know its log evidence.
+        A dict of results by model name, two or more. Each run must know its log evidence.
     prior
-        A dict of the prior probabilities of the models, positive numbers that are made to sum to 1; equal if None, the
-        default.
+        The prior probabilities of the models, a dict of positive numbers, which are normalised to sum to 1; equal if
+        None, the default.
     loo
-        Whether to add leave-one-out cross-validation and stacking weights, by ArviZ, a bool. It needs log likelihoods,
-        as ``Result.to_datatree(log_likelihood=True)`` does. What cannot be had is left out, and a note says why.
-        Default True.
+        Whether to add leave-one-out cross-validation and stacking weights, by ArviZ, a bool. This needs log
+        likelihoods, like ``Result.to_datatree(log_likelihood=True)``. If they are unavailable, it is left out and a
+        note says why. Default True.
     """
     _check(results, prior)
     require_flag(loo, "loo")
@@ -62,20 +63,20 @@ def compare(results: Any, *, prior: Any = None, loo: Any = True) -> Comparison:
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """Models, the most probable first; print it, or take ``to_dataframe()``."""
+    """Models, the most probable first; print it, or use ``to_dataframe()``."""
 
     names: list[str]
-    """The names of the models, which are the rows."""
+    """The names of the models, one per row."""
     columns: dict[str, np.ndarray]
     """The columns by name, with a number for each model."""
     notes: tuple[str, ...] = ()
-    """The notes: what was left out, and what may be wrong with the comparison."""
+    """Notes on what was left out, and on possible problems with the comparison."""
     shows_prior: bool = False
-    """Whether to print prior probabilities, and odds apart from Bayes factors."""
+    """Whether to print prior probabilities, and odds besides Bayes factors."""
 
     @property
     def has_loo(self) -> bool:
-        """Whether there are the columns of cross-validation."""
+        """Whether there are cross-validation columns."""
         return "elpd_loo" in self.columns
 
     def to_dataframe(self) -> Any:
@@ -85,7 +86,7 @@ class Comparison:
         return pd.DataFrame(self.columns, index=self.names)
 
     def tables(self) -> list[Table]:
-        """Return the numbers as tables of text: one of the evidence and, if it is known, one of cross-validation."""
+        """Return the numbers as text tables: one of the evidence and, if available, one of cross-validation."""
         pairs = {"log evidence": "log_evidence", "Bayes factor": "bayes_factor"}
         pairs |= {"prior": "prior", "odds": "odds"} if self.shows_prior else {}
         tables = [self._table({**pairs, "probability": "probability"})]
@@ -95,7 +96,7 @@ class Comparison:
         return tables
 
     def _table(self, pairs: Mapping[str, str]) -> Table:
-        """Return some columns as a table; ``pairs`` are headings and names of columns."""
+        """Return some columns as a table; ``pairs`` maps headings to column names."""
         errors = {name: self.columns.get(f"{name}_error") for name in pairs.values()}
         rows = [
             [_with_error(self.columns[k][i], 0.0 if e is None else e[i]) for k, e in errors.items()]
@@ -106,7 +107,7 @@ class Comparison:
     def plot(self, ax: Axes | None = None) -> Axes:
         """Plot how far each model is behind the best, in nats, with its probability beside it.
 
-        The axes, ``ax`` or new ones if None, are returned.
+        Returns the axes: ``ax``, or new ones if None.
         """
         columns = self.columns
         best = np.argmax(columns["log_evidence"])
@@ -128,7 +129,7 @@ class Comparison:
 
 
 def _check(results: Any, prior: Any) -> None:
-    """Raise ``ValueError`` unless these are two results or more by name, and prior probabilities for all of them."""
+    """Raise ``ValueError`` unless these are at least two results by name, with prior probabilities for all of them."""
     ok = isinstance(results, Mapping) and len(results) > 1 and all(isinstance(name, str) for name in results)
     given = list(results) if isinstance(results, Mapping) else results
     must, todo = "compare needs two results or more, by name", 'write sahmc.compare({"one": r1, "two": r2})'
@@ -145,7 +146,7 @@ def _check(results: Any, prior: Any) -> None:
 
 
 def _log_evidence(name: str, result: Result) -> tuple[float, float]:
-    """Return the log evidence of a run and its error, or raise ``ValueError`` if they are not known."""
+    """Return the log evidence of a run and its error, or raise ``ValueError`` if they are unknown."""
     try:
         mean, error = (float(part) for part in result.log_evidence())
     except ValueError as why:
@@ -198,7 +199,7 @@ def _loo_columns(table: LooTable) -> dict[str, np.ndarray]:
 
 
 def _cross_validated(results: Mapping[str, Result]) -> tuple[LooTable | None, list[str]]:
-    """Return cross-validation of all models, or None, and notes: why it was left out, or which to doubt."""
+    """Return cross-validation of all models, or None, and notes: why it was left out, or which are doubtful."""
     found = {}
     for name, result in results.items():
         predictor = None if result.live is None or not result.live.has_positions else result.live.predictor
@@ -247,9 +248,9 @@ def _notes_on_data(results: Mapping[str, Result]) -> list[str]:
 
 
 def _with_error(value: Any, error: Any) -> str:
-    """Return a number, rounded to where its error begins, and that error; the number alone if the error is 0."""
+    """Return a number rounded to the size of its error, and that error; the number alone if the error is 0."""
     if not error:
         return number(float(value))
     size = math.floor(math.log10(error))
-    digits = max(0, -size + (error < 3 * 10.0**size))  # one digit of it, two if the first is 1 or 2
+    digits = max(0, -size + (error < 3 * 10.0**size))  # one digit of the error, two if the first is 1 or 2
     return f"{value:.{digits}f} ± {error:.{digits}f}" if digits <= 6 else f"{value:.2g} ± {error:.1g}"

@@ -1,1 +1,1 @@
-"""Tools for the rest of the library, and for nobody else: checks, pytrees, traced functions, tables."""
+"""Internal tools for the rest of the library: checks, pytrees, traced functions, tables."""

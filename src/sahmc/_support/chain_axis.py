@@ -1,4 +1,4 @@
-"""Chains that are split over a mesh of devices, and what does not depend on how: sums over all of them, and groups."""
+"""Chains split over a mesh of devices, and operations that do not depend on how: sums over all chains, and groups."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 AXIS = "sahmc_chains"
-"""The name of the axis."""
+"""The name of the mesh axis."""
 
 
 Each = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -19,26 +19,26 @@ Each = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 vmap: Each = jax.vmap
-"""All chains at once."""
+"""The default: all chains at once."""
 
 
 @dataclass(frozen=True)
 class Groups:
-    """Groups of chains of one size, taken one after the other, so that all devices run the same program for each.
+    """Groups of chains of equal size, processed one after the other, so that all devices run the same program for each.
 
-    The compiler's arithmetic may differ in the last place between programs for other numbers of chains.
+    Programs compiled for different numbers of chains may differ in the last digit of their arithmetic.
     """
 
     num: int
     """The number of groups on this device."""
     bound: Int[Array, ""]
-    """The same number as data: a loop whose length the compiler knows might be compiled as no loop at all."""
+    """The same number as data: the compiler could unroll a loop of known length."""
 
     def numbered(self, fn: Callable[..., Any], *args: Any) -> Any:
-        """Return what a function returns for each group, stacked: one of its number and of its part of ``args``.
+        """Return the stacked results of a function of the group's index and its part of ``args``, for each group.
 
-        The function is in a branch that is always taken, with which the compiler joins nothing. Joined with how a part
-        is read and a result is written, its arithmetic would depend on the number of groups.
+        The function runs in a branch that is always taken, since the compiler fuses nothing into a branch. If it were
+        fused with the code that reads parts and writes results, its arithmetic would depend on the number of groups.
         """
 
         def part(i: Any) -> Any:
@@ -56,12 +56,12 @@ class Groups:
         return jax.tree.map(lambda x: x[: self.num], made)
 
     def _split(self, x: Array) -> Array:
-        """Return an array by groups, and the first once more: a single one would be compiled as if it were not one."""
+        """Return an array by groups, and the first group again: the compiler would treat a single group differently."""
         grouped = x.reshape(self.num, -1, *x.shape[1:])
         return jnp.concatenate([grouped, grouped[:1]])
 
     def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function of all chains that ``fn`` of one chain stands for."""
+        """Return ``fn``, a function of one chain, as a function of all chains."""
 
         def over_all(*args: Any) -> Any:
             made = self.numbered(lambda _, *part: jax.vmap(fn)(*part), *jax.tree.map(self._split, args))
@@ -71,7 +71,7 @@ class Groups:
 
 
 def parts() -> int:
-    """Return the number of devices over which the chains of the program that is being traced are split."""
+    """Return the number of devices that share the chains of the program being traced."""
     try:
         return jax.lax.axis_size(AXIS)
     except NameError:  # no mesh
@@ -79,7 +79,7 @@ def parts() -> int:
 
 
 def first_chain(chains: int) -> Int[Array, ""] | int:
-    """Return the number of the first of the ``chains`` that are on this device."""
+    """Return the index of the first of the ``chains`` on this device."""
     return jax.lax.axis_index(AXIS) * chains if parts() > 1 else 0
 
 
@@ -89,14 +89,14 @@ def over_parts(values: Any) -> Any:
 
 
 def count(flags: Array) -> Int[Array, "*any"]:
-    """Return for how many chains, the leading axis, each flag holds, or the sum of integers over them."""
+    """Return the number of chains, the leading axis, for which each flag holds; integers are summed over chains."""
     return over_parts(jnp.sum(flags, axis=0, dtype=jnp.int32))
 
 
 def pool(values: Float[Array, "chains *any"]) -> Float[Array, "*any"]:
-    """Return the mean over chains of values in [0, 1], the same however chains are ordered or split over devices.
+    """Return the mean over chains of values in [0, 1], independent of their order and of the split over devices.
 
-    The sum is taken in fixed point, as large as fits into 32 bits, because sums of integers do not depend on order.
+    The sum uses fixed point, with as many digits as fit into 32 bits, because integer sums do not depend on order.
     """
     chains = values.shape[0] * parts()
     unit = 2.0 ** (30 - max(0, (chains - 1).bit_length()))

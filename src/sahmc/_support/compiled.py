@@ -1,4 +1,4 @@
-"""Compiled functions of models: shared between runs, and let go when there are many, for each takes much memory."""
+"""Compiled functions of models: shared between runs, and freed when there are many, since each takes much memory."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ import jax
 from sahmc._support.platform import on_accelerator
 
 MOST_PROGRAMS = 8
-"""The number of models whose compiled code is kept."""
+"""The maximum number of models with compiled code in memory."""
 QUICK = {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False}
-"""The compiler options on a CPU. A default run takes seconds, and its programs take longer to compile than to run."""
+"""The compiler options on a CPU. A default run takes seconds, and at full optimisation compiling takes longer than
+running."""
 _functions: list[Compiled] = []
 _programs: set[Hashable] = set()
 
 
 class Compiled:
-    """A function compiled by ``jax.jit``, on a CPU with QUICK options where it is not part of another program."""
+    """A function compiled by ``jax.jit``, on a CPU with QUICK options unless it is part of another program."""
 
     def __init__(self, fn: Callable[..., Any], **options: Any):
         functools.update_wrapper(self, fn)
@@ -36,11 +37,11 @@ class Compiled:
         return (self._usual if inside or on_accelerator() else self._quick)(*args, **kwargs)
 
     def _cache_size(self) -> int:
-        """Return the number of programs that were compiled, on whichever kind of device."""
+        """Return the number of compiled programs, on whichever kind of device."""
         return max(self._usual._cache_size(), self._quick._cache_size())
 
     def clear_cache(self) -> None:
-        """Let go of all programs."""
+        """Forget all programs."""
         self._usual.clear_cache()
         self._quick.clear_cache()
 
@@ -54,12 +55,12 @@ def compiled(fn: Callable[..., Any], **options: Any) -> Callable[..., Any]:
 
 @functools.cache
 def _accepted() -> dict[str, Any]:
-    """Return those of the QUICK options that this version of JAX knows, and that the user has not set."""
+    """Return the QUICK options that this version of JAX supports and the user has not set."""
     found = {}
     for name, value in QUICK.items():
         try:
             jax.jit(lambda x: x + 1, compiler_options={name: value})(0)
-        except Exception:  # an option that this version does not know
+        except Exception:  # this version does not know the option
             continue
         if name not in os.environ.get("XLA_FLAGS", ""):
             found[name] = value
@@ -67,7 +68,7 @@ def _accepted() -> dict[str, Any]:
 
 
 def make_room(program: Hashable) -> None:
-    """Let go of all compiled code if ``program`` is one more than MOST_PROGRAMS that were run since the last time."""
+    """Forget all compiled code if ``program`` is new and MOST_PROGRAMS others have run since the last time."""
     if program not in _programs and len(_programs) >= MOST_PROGRAMS:
         for function in _functions:
             function.clear_cache()

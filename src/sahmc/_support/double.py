@@ -1,8 +1,8 @@
-"""A program that was traced in 32 bits, run in 64.
+"""A program traced in 32 bits and run in 64.
 
-To trace the user's function anew in 64 bits would not do: JAX remembers NumPy arrays by the type that they had when
-they were first traced, and the function may itself ask for 32 bits. Here every equation is run as it is, but with
-numbers of 64 bits, constants among them, which stay as exact as they were in 32.
+Tracing the user's function again in 64 bits would fail. JAX caches NumPy arrays with the type of their first trace, and
+the function may itself ask for 32 bits. Instead, every equation is run as it stands, but on 64-bit numbers. Constants
+are widened too, and stay as exact as they were in 32 bits.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from sahmc._support import jax_internals as inside
 from sahmc._support.traced import TracedFunction
 
 WIDER = {np.dtype(np.float32): np.dtype(np.float64), np.dtype(np.complex64): np.dtype(np.complex128)}
-"""The types of 32 bits for each real number, with those of 64."""
+"""The 32-bit types of real and complex numbers, with their 64-bit equivalents."""
 
 
 def in_double(fn: TracedFunction, position: jax.Array) -> Any:
-    """Return what a traced function returns for a position of 64 bits, computed in 64 bits throughout.
+    """Return the value of a traced function at a 64-bit position, computed in 64 bits throughout.
 
-    Raises an error, of whatever kind, if the program does what cannot be done in 64 bits as it is in 32.
+    Raises an error, of any kind, if an operation of the program does not work in 64 bits.
     """
     return jax.tree.unflatten(fn.returns, _run(fn.steps.program, *map(_double, fn.consts), position))
 
 
 def _run(program: Any, *values: Any) -> list[Any]:
-    """Return the results of a program for inputs of 64 bits, equation by equation."""
+    """Return the results of a program for 64-bit inputs, equation by equation."""
     given = [*map(_double, inside.constants(program)), *values]
     known: dict[Any, Any] = dict(zip(inside.inputs(program), given, strict=True))
 
@@ -46,7 +46,7 @@ def _run(program: Any, *values: Any) -> list[Any]:
 
 
 def _run_equation(eqn: Any, values: Sequence[Any]) -> list[Any]:
-    """Return the results of an equation: those of the program that it calls, or else its own."""
+    """Return the results of an equation: those of the program it calls, or its own."""
     called = inside.called_program(eqn)
     if called is not None:
         return _run(called, *values)
@@ -54,7 +54,7 @@ def _run_equation(eqn: Any, values: Sequence[Any]) -> list[Any]:
 
 
 def _require_double(eqn: Any, found: Sequence[Any]) -> None:
-    """Raise ``TypeError`` unless the results of an equation are as in 32 bits, but for the bits."""
+    """Raise ``TypeError`` unless the results of an equation have the 64-bit equivalents of their 32-bit types."""
     for var, value in zip(eqn.outvars, found, strict=True):
         must = _stand_in(var.aval)
         if (value.shape, value.dtype) != (must.shape, must.dtype):
@@ -63,13 +63,13 @@ def _require_double(eqn: Any, found: Sequence[Any]) -> None:
 
 
 def _double(value: Any) -> Any:
-    """Return an array with 64 bits for each real number; others are left as they are."""
+    """Return a 32-bit real or complex array in 64 bits; leave others unchanged."""
     dtype = getattr(value, "dtype", None)
     return jnp.asarray(value, WIDER[dtype]) if dtype in WIDER else value
 
 
 def _doubled(value: Any) -> Any:
-    """Return a parameter of an equation, with the type of 64 bits where it says 32, and in programs inside."""
+    """Return a parameter of an equation with 32-bit types replaced by 64-bit ones, also in nested programs."""
     if inside.is_program(value):
         free = inside.inputs(value)[len(inside.constants(value)) :]
         return inside.remade(value, partial(_run, value), *(_stand_in(var.aval) for var in free))
@@ -81,5 +81,5 @@ def _doubled(value: Any) -> Any:
 
 
 def _stand_in(aval: Any) -> jax.ShapeDtypeStruct:
-    """Return a stand-in for a variable in a program of 32 bits, with 64."""
+    """Return a 64-bit placeholder for a variable of a 32-bit program."""
     return jax.ShapeDtypeStruct(aval.shape, inside.retyped(aval.dtype, WIDER))

@@ -1,4 +1,4 @@
-"""Processes that were forked after JAX had started: they hang at their first computation, without a word."""
+"""Processes that were forked after JAX had started: they hang at their first computation, without a message."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ TASKS = Path("/proc/self/task")
 def require_not_forked() -> None:
     """Raise ``ValueError`` in a process that was forked from one in which JAX had started.
 
-    JAX then believes to have threads of its own, which a fork does not copy. Linux alone lists threads; elsewhere
-    processes are not forked as a rule.
+    JAX then relies on threads that the fork did not copy. Only Linux lists threads; elsewhere processes are rarely
+    forked.
     """
     must = "JAX cannot run in a process that was forked after it had started"
     todo = 'start processes by multiprocessing.get_context("spawn"), or fork before JAX is used'

@@ -1,7 +1,7 @@
-"""The public names of the library, for rooms that may not import what they stand for.
+"""The public names of the library, for modules that may not import the objects behind them.
 
-The package itself, which imports every name when it is first used, hands over the way to get one. So a result can be
-asked for its picture, though results do not know plots.
+The package imports every public name on first use, and registers its lookup function here. So a result can plot itself,
+although ``results`` does not import ``plots``.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ _finders: list[Callable[[str], Any]] = []
 
 
 def open_with(find: Callable[[str], Any]) -> None:
-    """Remember the function that returns what a public name stands for."""
+    """Register the function that looks up a public name."""
     _finders[:] = [find]
 
 
 def public(name: str) -> Any:
-    """Return what a public name of the library stands for."""
+    """Return the object behind a public name of the library."""
     return _finders[0](name)

@@ -1,4 +1,4 @@
-"""Data that nobody can change: mappings and arrays that are read only."""
+"""Immutable data: read-only mappings and arrays."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ V = TypeVar("V")
 
 
 class FrozenDict(Mapping[str, V]):
-    """A mapping that cannot be changed and can be pickled."""
+    """A read-only mapping that can be pickled."""
 
     def __init__(self, items: Mapping[str, V]):
         self._items = dict(items)
@@ -31,9 +31,9 @@ class FrozenDict(Mapping[str, V]):
 
 
 def frozen(value: Any) -> Any:
-    """Return a value whose mappings, lists and arrays, however nested, cannot be changed.
+    """Return a value with all mappings, lists and arrays in it made read-only, however nested.
 
-    Arrays become read-only views, so that the caller's own stay as they were.
+    Arrays become read-only views; the caller's own arrays stay writable.
     """
     if isinstance(value, np.ndarray):
         view = value.view()
@@ -56,7 +56,7 @@ def thawed(value: Any) -> Any:
 
 
 class Frozen:
-    """A base for frozen dataclasses all of whose fields are ``frozen`` when they are built."""
+    """A base class for frozen dataclasses; all fields are ``frozen`` when an object is built."""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):  # type: ignore[arg-type]

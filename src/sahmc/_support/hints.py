@@ -1,4 +1,4 @@
-"""Hints for those who come from other libraries, whose arguments have other names."""
+"""Hints for users of other libraries, where arguments have other names."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "model_kwargs": ("kwargs",),
     "kernel": ("step", "sampler", "nuts_sampler"),
 }
-"""The names that an argument has elsewhere, by the name that it has here."""
+"""The names of each argument in other libraries, by its name here."""
 NEEDLESS = ("cores", "num_cores", "parallel_chains", "chain_method", "njobs", "n_jobs", "threads")
 """The arguments that are not needed here: all chains run at once."""
 
 
 def with_hints(fn: Fn) -> Fn:
-    """Return a function that says what an argument it does not know is called, as far as that can be guessed."""
+    """Return a function that suggests the right name for an unknown argument, if it can be guessed."""
     known = inspect.signature(fn).parameters
 
     @functools.wraps(fn)

@@ -1,9 +1,10 @@
-"""What the library knows of the inside of JAX: how a traced program is laid out, whether JAX has started, its cache.
+"""All knowledge of JAX's internals: the layout of traced programs, whether JAX has started, its program cache.
 
-Nothing else looks into a program. JAX does not promise to leave programs as they are. Up to 0.10 a closed program is an
-open one and its constants, each of a class of its own; from 0.11 on there is one class, and later constants that are
-not attached are the first inputs. Loops came to name their operands otherwise, too. So nothing is asked of a version
-here, or of the parameters of a loop: an equation with a program inside is given another one, with all else as it is.
+No other module looks into a program, since JAX does not guarantee their layout. Up to 0.10, a closed program is an open
+program with its constants, and each has its own class. From 0.11 on there is one class, and constants that are not
+attached come first among the inputs. The names of loop operands have changed as well. So nothing here depends on a
+version or on the parameters of a loop. An equation with a nested program gets another program, and everything else
+stays the same.
 """
 
 from __future__ import annotations
@@ -21,19 +22,20 @@ CALLS = (
     *("jit", "pjit", "eval_jaxpr", "closed_call", "core_call", "remat2", "checkpoint"),
     *("custom_jvp_call", "custom_vjp_call"),
 )
-"""The names of operations that run the program inside them on their operands; what else they hold is for gradients."""
+"""The names of operations that run the program inside them on their operands; their other contents are for
+gradients."""
 HIGH = "call_hi_primitive"
-"""The name of operations that stand for programs, which JAX makes of them before it compiles them."""
+"""The name of operations that stand for programs, into which JAX expands them before compiling."""
 WIDE = tuple(map(np.dtype, ("float64", "complex128", "int64", "uint64")))
-"""The types of numbers that there are in 64 bits alone."""
+"""The types of numbers that exist only in 64 bits."""
 OUTSIDE = ("callback", "ffi")
-"""What the names of operations have in common that call functions outside JAX."""
+"""The common parts of names of operations that call functions outside JAX."""
 ARRAY_TYPE = type(jax.typeof(np.float32(0)))
-"""The class of the types of arrays: shape and type of numbers."""
+"""The class of array types: a shape and a number type."""
 
 
 def make_program(fn: Callable[..., Any], *examples: Any) -> tuple[Any, list[Any], Any]:
-    """Return ``fn`` as a program without its constants, these, and the shapes of what it returns.
+    """Return ``fn`` as a program without its constants, the constants, and the shapes of its results.
 
     The first inputs of the program are the constants; the others are like ``examples``.
     """
@@ -45,12 +47,12 @@ def make_program(fn: Callable[..., Any], *examples: Any) -> tuple[Any, list[Any]
 
 
 def run_program(program: Any, consts: Sequence[Any], *args: Any) -> list[Any]:
-    """Return the results of a program that ``make_program`` made."""
+    """Return the results of a program made by ``make_program``."""
     return list(core.jaxpr_as_fun(core.ClosedJaxpr(program, list(consts)))(*args))
 
 
 def remade(program: Any, fn: Callable[..., Any], *examples: Any) -> Any:
-    """Return ``fn`` as a program that can take the place of ``program`` in an equation."""
+    """Return ``fn`` as a program that can replace ``program`` in an equation."""
     closed = jax.make_jaxpr(fn)(*examples)
     if isinstance(program, core.ClosedJaxpr):
         return closed
@@ -65,7 +67,7 @@ def is_program(value: Any) -> bool:
 
 
 def programs_in(value: Any) -> Iterator[Any]:
-    """Yield the programs in a parameter of an equation, or the program itself, each before those inside it."""
+    """Yield the programs in a parameter of an equation, including the parameter itself, each before its nested ones."""
     if is_program(value):
         yield value
         for eqn in equations(value):
@@ -73,42 +75,42 @@ def programs_in(value: Any) -> Iterator[Any]:
     elif isinstance(value, (tuple, list)):
         for part in value:
             yield from programs_in(part)
-    elif isinstance(getattr(value, "params", None), dict):  # what an operation named HIGH holds
+    elif isinstance(getattr(value, "params", None), dict):  # the content of an operation named HIGH
         yield from programs_in(list(value.params.values()))
 
 
 def inputs(program: Any) -> list[Any]:
-    """Return the variables that a program begins with: those of its constants, then the others."""
+    """Return the input variables of a program: those of its constants, then the others."""
     return [*_bare(program).constvars, *_bare(program).invars]
 
 
 def constants(program: Any) -> list[Any]:
-    """Return the values that a program has for the first of its inputs."""
+    """Return the constants of a program, the values of its first inputs."""
     return list(getattr(program, "consts", ()))
 
 
 def equations(program: Any) -> list[Any]:
-    """Return the equations of a program, in the order in which they are run."""
+    """Return the equations of a program, in order of execution."""
     return list(_bare(program).eqns)
 
 
 def outputs(program: Any) -> list[Any]:
-    """Return the variables and literals that a program ends with."""
+    """Return the output variables and literals of a program."""
     return list(_bare(program).outvars)
 
 
 def is_literal(atom: Any) -> bool:
-    """Tell whether what an equation reads is a number that is written there, rather than a variable."""
+    """Tell whether an operand of an equation is a literal number and not a variable."""
     return isinstance(atom, core.Literal)
 
 
 def literal(atom: Any) -> np.ndarray:
-    """Return the number that is written in an equation, in the type that it has there."""
+    """Return a literal number of an equation, in its own type."""
     return np.asarray(atom.val, atom.aval.dtype)
 
 
 def called_program(eqn: Any) -> Any:
-    """Return the program that an equation runs on its operands; None if it is an operation of its own."""
+    """Return the program that an equation runs on its operands; None for a primitive operation."""
     if eqn.primitive.name == HIGH:
         examples = [jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype) for atom in eqn.invars]
         with jax.enable_x64(any(atom.aval.dtype in WIDE for atom in (*eqn.invars, *eqn.outvars))):
@@ -129,7 +131,7 @@ def calls_out(eqn: Any) -> bool:
 
 
 def retyped(value: Any, types: Mapping[Any, Any]) -> Any:
-    """Return a parameter with other types of numbers, if it is such a type or one of arrays; ``types`` says which."""
+    """Return a parameter with its number type, or that of its array type, replaced; ``types`` maps old to new."""
     for old, new in types.items():
         if isinstance(value, (np.dtype, type)) and value == old:
             return new
@@ -139,7 +141,7 @@ def retyped(value: Any, types: Mapping[Any, Any]) -> Any:
 
 
 def is_traced(array: Any) -> bool:
-    """Tell whether an array has no numbers yet, because JAX is tracing the function that was called with it."""
+    """Tell whether an array has no values yet, because JAX is tracing the function called with it."""
     is_key = jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key)
     try:
         np.asarray(jax.random.key_data(array) if is_key else array)
@@ -149,13 +151,13 @@ def is_traced(array: Any) -> bool:
 
 
 def has_started() -> bool:
-    """Tell whether JAX has started its threads; false if it does not say."""
+    """Tell whether JAX has started its threads; false if unknown."""
     bridge = sys.modules.get("jax._src.xla_bridge")
     return bool(getattr(bridge, "backends_are_initialized", lambda: False)())
 
 
 def look_for_cache_again() -> None:
-    """Let JAX ask anew, at the next program, for the folder of compiled programs; do nothing if it always does."""
+    """Let JAX check again, at the next program, for the folder of compiled programs; do nothing if it always does."""
     with suppress(ImportError, AttributeError):
         from jax.experimental.compilation_cache import compilation_cache
 
@@ -163,5 +165,5 @@ def look_for_cache_again() -> None:
 
 
 def _bare(program: Any) -> Any:
-    """Return the part of a program that has its equations: up to JAX 0.10 all but its constants, then itself."""
+    """Return the part of a program with its equations: up to JAX 0.10 all but the constants, later all of it."""
     return getattr(program, "jaxpr", program)

@@ -1,8 +1,8 @@
-"""Random numbers for all chains of a move, or of many moves, at once.
+"""Random numbers for all chains, for one move or many at once.
 
-Each is a hash of the key of its move, the number of its chain and its own number, so that it does not depend on how
-many are made together, nor on which device. The hash is Threefry-2x32 with 20 rounds (Salmon et al. 2011), the one of
-``jax.random``, written out so that it is compiled into one loop with what uses it.
+Each number is a hash of the key of its move, the index of its chain and its own index. So it does not depend on the
+batch size or on the device. The hash is Threefry-2x32 with 20 rounds (Salmon et al. 2011), as in ``jax.random``. It is
+written out here so that it compiles into one loop with the code that uses it.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, UInt32
 
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
-"""The rotations of the rounds, four by four in turn."""
+"""The rotations of the rounds, in alternating groups of four."""
 PARITY, ROUNDS = 0x1BD11BDA, 20
-"""The constant of the third word of the key, and the number of rounds."""
+"""The constant in the third word of the key, and the number of rounds."""
 NORMAL, UNIFORM, SHARED = (2**32 - i for i in (1, 2, 3))
-"""The second word of the counter, by what a number is for; those below 2^31 are for ``jax.random.fold_in``."""
+"""The second word of the counter, one value for each use; values below 2^31 are for ``jax.random.fold_in``."""
 
 Words = UInt32[Array, "..."]
 
 
 def threefry(key: tuple[Words, Words], first: Words, second: Words) -> tuple[Words, Words]:
-    """Return the two words of the hash of a counter of two words."""
+    """Return the two hash words of a two-word counter."""
     words = (*key, key[0] ^ key[1] ^ jnp.uint32(PARITY))
     first, second = first + words[0], second + words[1]
     for i in range(ROUNDS):
@@ -41,14 +41,14 @@ class Noise(NamedTuple):
     """The random numbers of moves, flat along the last axis, chain after chain."""
 
     normal: tuple[Float[Array, "*moves numbers"], ...]
-    """Standard normal numbers; each chain has those of the first array and then those of the second."""
+    """Standard normal numbers; those of a chain come from the first array, then from the second."""
     uniform: Float[Array, "*moves numbers"]
     """Uniform numbers on (0, 1)."""
     shared: Float[Array, "*moves shared"]
-    """Uniform numbers that all chains share."""
+    """Uniform numbers shared by all chains."""
 
     def of_chains(self, chains: int, dim: int) -> tuple[Float[Array, "chains dim"], Float[Array, "chains uniforms"]]:
-        """Return the numbers of one move as arrays (chain, number), ``dim`` normal ones of each chain."""
+        """Return the numbers of one move as arrays (chain, number), with ``dim`` normal numbers for each chain."""
         normal = jnp.concatenate([part.reshape(chains, -1) for part in self.normal], axis=1)
         return normal[:, :dim], self.uniform.reshape(chains, -1)
 
@@ -56,9 +56,9 @@ class Noise(NamedTuple):
 def make_noise(
     keys: Key[Array, "*moves"], chains: int, dim: int, uniforms: int, shared: int, dtype: Any, first: int | Array
 ) -> Noise:
-    """Return the noise of one or many moves, by their keys, for ``chains`` of which the first has the number ``first``.
+    """Return the noise of one or many moves, from their keys, for ``chains`` chains starting at index ``first``.
 
-    Each chain has ``dim`` normal and so many ``uniforms`` numbers, and all have ``shared`` uniform ones together.
+    Each chain has ``dim`` normal and ``uniforms`` uniform numbers; all chains together have ``shared`` uniform numbers.
     """
     words = jax.random.key_data(keys)[..., None, :]
     key, wide = (words[..., 0], words[..., 1]), dtype == jnp.float64
@@ -77,12 +77,12 @@ def make_noise(
 
 
 def _uniform32(word: Words) -> Float[Array, "..."]:
-    """Return the middle of one of 2^23 equal parts of (0, 1)."""
+    """Return a uniform number: the middle of one of 2^23 equal parts of (0, 1)."""
     return (word >> jnp.uint32(9)).astype(jnp.float32) * jnp.float32(2**-23) + jnp.float32(2**-24)
 
 
 def _normal32(word: Words) -> Float[Array, "..."]:
-    """Return a normal number by the middle of one of 2^24 equal parts of (-1, 1)."""
+    """Return a normal number, from the middle of one of 2^24 equal parts of (-1, 1)."""
     within = (word >> jnp.uint32(8)).astype(jnp.float32) * jnp.float32(2**-23) - 1 + jnp.float32(2**-24)
     return jnp.float32(2**0.5) * jax.lax.erf_inv(within)
 
@@ -93,10 +93,10 @@ def _mantissa(high: Words, low: Words) -> Float[Array, "..."]:
 
 
 def _uniform64(high: Words, low: Words) -> Float[Array, "..."]:
-    """Return the middle of one of 2^52 equal parts of (0, 1)."""
+    """Return a uniform number: the middle of one of 2^52 equal parts of (0, 1)."""
     return _mantissa(high, low) * 2.0**-52 + 2.0**-53
 
 
 def _normal64(high: Words, low: Words) -> Float[Array, "..."]:
-    """Return a normal number by the middle of one of 2^52 equal parts of (-1, 1)."""
+    """Return a normal number, from the middle of one of 2^52 equal parts of (-1, 1)."""
     return jnp.sqrt(2.0) * jax.lax.erf_inv(_mantissa(high, low) * 2.0**-51 - 1 + 2.0**-52)

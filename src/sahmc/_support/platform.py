@@ -1,4 +1,4 @@
-"""Where a program that is being traced is to run."""
+"""The platform on which a program being traced will run."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from jaxtyping import Array, Bool
 
 
 def on_accelerator() -> bool:
-    """Tell whether programs run on a GPU or TPU, by JAX's default device: loops and branches are slow there.
+    """Tell whether JAX's default device is a GPU or TPU, where loops and branches are slow.
 
-    It is asked while a program is traced; ``jit`` traces anew where the default device changes.
+    It is called during tracing; ``jit`` traces again when the default device changes.
     """
     device = getattr(jax.config, "jax_default_device", None)
     platform = jax.default_backend() if device is None else getattr(device, "platform", device)
@@ -22,9 +22,9 @@ def on_accelerator() -> bool:
 
 
 def when(condition: Bool[Array, ""] | bool, make: Callable[[], Any], otherwise: Any) -> Any:
-    """Return what ``make`` makes if the condition holds, else ``otherwise``: it is then not made at all.
+    """Return ``make()`` if the condition holds, otherwise ``otherwise``, without calling ``make``.
 
-    On an accelerator it is made all the same, which costs less than to wait for the condition.
+    An accelerator computes both, which costs less than waiting for the condition.
     """
     if on_accelerator():
         return jax.tree.map(partial(jnp.where, condition), make(), otherwise)

@@ -1,6 +1,6 @@
-"""Processes of our own, each on a CPU core, which make calls that were packed by ``cloudpickle``.
+"""Worker processes, one on each CPU core, which run calls pickled by ``cloudpickle``.
 
-Those of ``multiprocessing`` run the user's script a second time, which needs a guard in it; these do not.
+``multiprocessing`` would run the user's script a second time, which needs a guard in it; these processes do not.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from typing import Any, BinaryIO
 import cloudpickle
 
 SIZE = struct.Struct("<Q")
-"""The way in which the number of bytes of a message is written before it."""
+"""The format of the message size, which precedes each message."""
 ALONE = {"JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-"""The settings with which a process stays on its core."""
+"""The settings that keep a process on its core."""
 KILLED = -9
-"""The status of a process that was killed, as the system does where memory is short."""
+"""The exit status of a killed process, for example when memory is short."""
 
 
 class Processes(Executor):
-    """An executor with so many processes, which see the modules of this one; one that ends early is replaced."""
+    """An executor with ``num`` processes, which see the same modules as this one; a process that dies is replaced."""
 
     def __init__(self, num: int):
         self._workers = [_started() for _ in range(num)]
@@ -38,11 +38,11 @@ class Processes(Executor):
         self._lock, self._closed = threading.Lock(), False
 
     def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Let the next process that is idle make a call, and return its future outcome."""
+        """Let the next idle process make a call, and return its future outcome."""
         return self._threads.submit(self._ask, cloudpickle.dumps((fn, args, kwargs)))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the processes: after what was submitted, or, without ``wait``, at once."""
+        """End the processes: once all submitted calls are done or, without ``wait``, at once."""
         if not wait:
             with self._lock:
                 self._closed = True
@@ -57,7 +57,7 @@ class Processes(Executor):
         self.shutdown(wait=not failed, cancel_futures=failed)
 
     def _ask(self, message: bytes) -> Any:
-        """Return what an idle process returns when it makes a call, or raise what it raises."""
+        """Return the result of a call in an idle process, or raise its error."""
         slot = self._idle.get()
         try:
             worker = self._living(slot)
@@ -75,7 +75,7 @@ class Processes(Executor):
         return value
 
     def _living(self, slot: int) -> subprocess.Popen[bytes]:
-        """Return the process of a slot, a new one if the last has ended."""
+        """Return the process of a slot, started again if it has ended."""
         with self._lock:
             if self._workers[slot].poll() is not None and not self._closed:
                 _end(self._workers[slot])
@@ -93,14 +93,14 @@ def _started() -> subprocess.Popen[bytes]:
 def _end(worker: subprocess.Popen[bytes]) -> None:
     """Close the standard input of a process, which ends it, and wait for it."""
     assert worker.stdin is not None and worker.stdout is not None
-    with suppress(OSError):  # a broken pipe: what it never read, if it was killed
+    with suppress(OSError):  # a broken pipe, if it was killed before it read everything
         worker.stdin.close()
     worker.wait()
     worker.stdout.close()
 
 
 def _exchange(worker: subprocess.Popen[bytes], message: bytes) -> bytes | None:
-    """Ask a process by a message, and return its answer; None if it ended before."""
+    """Ask a process by a message, and return its answer; None if it ended first."""
     assert worker.stdin is not None and worker.stdout is not None
     try:
         _send(worker.stdin, message)
@@ -110,9 +110,9 @@ def _exchange(worker: subprocess.Popen[bytes], message: bytes) -> bytes | None:
 
 
 def serve() -> None:
-    """Make the calls that come by the standard input until it is closed; what they print goes to the standard error.
+    """Make the calls read from standard input until it is closed; their output goes to standard error.
 
-    Ctrl-C goes to all processes of a terminal; the one that asks decides what it means.
+    Ctrl-C reaches all processes of a terminal; these ignore it, and the parent decides what it means.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     answers = os.fdopen(os.dup(1), "wb")
@@ -130,7 +130,7 @@ def serve() -> None:
 
 
 def portable(error: Exception) -> Exception:
-    """Return an error as one that can be sent to another process."""
+    """Return an error in a form that can be sent to another process."""
     try:
         cloudpickle.loads(cloudpickle.dumps(error))
     except Exception:
@@ -139,7 +139,7 @@ def portable(error: Exception) -> Exception:
 
 
 def _send(stream: BinaryIO | Any, message: bytes) -> None:
-    """Write a message with its size before it."""
+    """Write a message, preceded by its size."""
     stream.write(SIZE.pack(len(message)) + message)
     stream.flush()
 

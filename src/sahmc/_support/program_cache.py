@@ -1,4 +1,4 @@
-"""A folder in which compiled programs are kept, so that the next process need not compile them again."""
+"""A folder of compiled programs, so that the next process need not compile them again."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from sahmc._support.jax_internals import look_for_cache_again
 SWITCH = "SAHMC_PROGRAM_CACHE"
 """The environment variable that names another folder, or is "off"."""
 FOLDER = "jax_compilation_cache_dir"
-"""The setting of JAX that holds the folder."""
+"""The JAX setting for the folder."""
 MOST_BYTES = 2**30
-"""The most bytes that are kept; programs used longest ago go first."""
+"""The maximum size in bytes; the least recently used programs are deleted first."""
 OWN_FOLDER = re.compile(r"^jax-.*-[0-9a-f]{12}$")
-"""What the folders are called in which programs are kept; nothing else is ever taken away."""
+"""The pattern of the names of our folders; nothing else is ever deleted."""
 FEATURES = ("flags", "Features", "model name", "CPU part")
-"""The lines of /proc/cpuinfo that tell what a processor can do."""
+"""The lines of /proc/cpuinfo that describe the capabilities of a processor."""
 
 
 def keep_programs() -> Path | None:
-    """Let JAX keep compiled programs in a folder from now on, and return it; None if they are not kept, or by others.
+    """Let JAX keep compiled programs in a folder from now on, and return it; None if they are not kept, or elsewhere.
 
-    A folder that the user has told JAX of stays in use. Ours has a part for each kind of processor and version of JAX:
-    a program that was compiled for another processor may not run. Where no folder can be written to, none is used.
+    A folder that the user has set in JAX stays in use. Ours has a subfolder for each kind of processor and version of
+    JAX, because a program compiled for another processor may not run. If our folder is not writable, none is used.
     """
     asked = os.environ.get(SWITCH, "")
     if asked.lower() == "off" or getattr(jax.config, FOLDER) is not None or not _enabled():
@@ -47,17 +47,17 @@ def keep_programs() -> Path | None:
     _make_room(root)
     jax.config.update(FOLDER, str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # small ones too: there are many
-    look_for_cache_again()  # JAX asks once, at the first program, whether there is a folder
+    look_for_cache_again()  # JAX checks only once, at the first program, whether there is a folder
     return folder
 
 
 def _enabled() -> bool:
-    """Tell whether the user has not switched JAX's cache off."""
+    """Tell whether JAX's cache is enabled: the user has not switched it off."""
     return bool(getattr(jax.config, "jax_enable_compilation_cache", True))
 
 
 def _user_cache() -> Path:
-    """Return the folder for what programs of this user may lose."""
+    """Return the user's cache folder, whose contents may be deleted at any time."""
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
     if sys.platform == "darwin":
@@ -66,7 +66,7 @@ def _user_cache() -> Path:
 
 
 def _processor() -> str:
-    """Return a checksum of what kind of processor this is."""
+    """Return a checksum of the processor type."""
     told = [platform.machine(), platform.processor(), platform.system()]
     with suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -75,7 +75,7 @@ def _processor() -> str:
 
 
 def _make_room(root: Path) -> None:
-    """Take away the programs used longest ago, until the rest is not too large."""
+    """Remove the least recently used programs until the rest fits."""
     with suppress(OSError):
         ours = [path for path in root.glob("jax-*/*") if OWN_FOLDER.search(path.parent.name) and path.is_file()]
         files = [(path.stat(), path) for path in ours if path.name.endswith(("-cache", "-atime"))]

@@ -1,4 +1,4 @@
-"""Frozen strategy objects that JAX can carry."""
+"""Frozen strategy objects that are pytrees."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def static(**kwargs: Any) -> Any:
-    """Declare a field that is part of the compiled program rather than of its data.
+    """Declare a field that is part of the compiled program, not of its data.
 
     ``kwargs`` are those of ``dataclasses.field``.
     """
@@ -20,10 +20,10 @@ def static(**kwargs: Any) -> Any:
 
 
 def converted(converter: Callable[[Any], Any], **kwargs: Any) -> Any:
-    """Declare a field whose value is checked, and turned into what is stored, when a person builds the object.
+    """Declare a field whose value is checked and converted when the user builds the object.
 
-    ``converter`` takes what was passed, raises ``ValueError`` if it will not do, and returns what the object holds.
-    It must take what it returns, since ``dataclasses.replace`` passes that again. ``kwargs`` are those of
+    ``converter`` takes the user's value, raises ``ValueError`` if it is invalid, and returns the value to store. It
+    must accept its own output, since ``dataclasses.replace`` passes that again. ``kwargs`` are those of
     ``dataclasses.field``.
     """
     return dataclasses.field(metadata={"converter": converter}, **kwargs)
@@ -33,8 +33,8 @@ def converted(converter: Callable[[Any], Any], **kwargs: Any) -> Any:
 def strategy(cls: type[T]) -> type[T]:
     """Make a class a frozen dataclass that is registered as a pytree.
 
-    Converters, and after them ``__post_init__``, run when a person builds the object, and not when JAX rebuilds it from
-    leaves: they are the place to check arguments.
+    Arguments are checked by converters and then by ``__post_init__``. Both run when the user builds the object, but not
+    when JAX rebuilds it from leaves.
     """
     if "__post_init__" in vars(cls) or not hasattr(cls, "__post_init__"):  # else its parent's converts its fields too
         cls.__post_init__ = _converting(vars(cls).get("__post_init__"))  # type: ignore[attr-defined]
@@ -67,16 +67,16 @@ def _converting(check: Callable[[Any], None] | None) -> Callable[[Any], None]:
 
 
 def updated(obj: T, **changes: Any) -> T:
-    """Return a copy of a strategy with some fields changed and nothing checked.
+    """Return a copy of a strategy with some fields changed, without any check.
 
-    For values that are traced, which no check can look at; elsewhere use ``dataclasses.replace``.
+    This is for traced values, which cannot be checked; elsewhere use ``dataclasses.replace``.
     """
     fields = {field.name: getattr(obj, field.name) for field in dataclasses.fields(obj)}  # type: ignore[arg-type]
     return assembled(type(obj), {**fields, **changes})
 
 
 def assembled(cls: type[T], fields: dict[str, Any]) -> T:
-    """Return an object with these fields, without a call of its ``__init__``."""
+    """Return an object with these fields, without calling its ``__init__``."""
     obj = object.__new__(cls)
     for name, value in fields.items():
         object.__setattr__(obj, name, value)

@@ -1,4 +1,4 @@
-"""Classes by the name a user calls them, imported when first asked for."""
+"""Classes by their names for users, imported on first use."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import Any
 class Registry(Mapping[str, Any]):
     """A mapping from a name to a class, given as "module:Class".
 
-    Its names can be listed, in an error message or on the command line, before anything that is slow to import is
-    imported.
+    The names can be listed, in an error message or on the command line, without importing slow modules.
     """
 
     def __init__(self, homes: Mapping[str, str]):

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and that know whether they are whole."""
+"""Files that are written completely or not at all, and that detect damage by a checksum."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pathlib import Path
 DIGEST_BYTES = 32
 """The length of a checksum, in bytes."""
 PART = ".part-"
-"""The beginning of the names of files that are not yet whole."""
+"""The prefix of the names of files that are still incomplete."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
-"""The errors that say that there is no more space."""
+"""The error numbers of a full disk."""
 
 
 def sealed(content: bytes) -> bytes:
@@ -24,18 +24,18 @@ def sealed(content: bytes) -> bytes:
 
 
 def unsealed(path: Path) -> bytes | None:
-    """Return the content of a sealed file; None if there is no such file, or not the whole of it."""
+    """Return the content of a sealed file; None if the file is missing or damaged."""
     return opened(path.read_bytes()) if path.exists() else None
 
 
 def opened(data: bytes) -> bytes | None:
-    """Return the content that ``sealed`` has put a checksum in front of; None if it is not the whole of it."""
+    """Return the content that ``sealed`` has put a checksum in front of; None if it is damaged."""
     return data[DIGEST_BYTES:] if sealed(data[DIGEST_BYTES:]) == data else None
 
 
 @contextmanager
 def told_of_space(folder: Path, need: int, todo: str) -> Iterator[None]:
-    """Let an error for want of space say where it was, how many bytes are needed, and what to do."""
+    """Make a full-disk error say where it occurred, how many bytes are needed, and what to do."""
     try:
         yield
     except OSError as error:
@@ -46,7 +46,7 @@ def told_of_space(folder: Path, need: int, todo: str) -> Iterator[None]:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write all of a file or nothing, whatever happens on the way."""
+    """Write a complete file or nothing, whatever happens."""
     name = path.with_name(f"{PART}{secrets.token_hex(8)}")
     handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
     try:

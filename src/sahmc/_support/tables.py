@@ -1,4 +1,4 @@
-"""Small tables, for a terminal and for a page."""
+"""Small tables, for a terminal or a web page."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from sahmc._support.words import WIDTH
 
 NAME_WIDTH = 24
-"""The characters that names of rows are left before columns are dropped."""
+"""The minimum width in characters for row names; columns are dropped to keep it."""
 LEFT = " style='text-align: left'"
-"""The attribute of a cell of words, which notebooks would put to the right."""
+"""The attribute of a text cell, which notebooks would align to the right."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of cells, each row with a name."""
+    """A table of cells with a name for each row."""
 
     corner: str
     """The heading of the column of names."""
@@ -29,7 +29,7 @@ class Table:
     rows: list[list[str]]
     """The cells, row by row."""
     spare: tuple[str, ...] = ()
-    """The columns that are dropped first, in this order, where a terminal has no room for them."""
+    """The columns that are dropped first, in this order, if a terminal is too narrow."""
 
     def __str__(self) -> str:
         fitted = self.fitted()
@@ -45,7 +45,7 @@ class Table:
 
     @property
     def width(self) -> int:
-        """The characters of its longest line, as it is."""
+        """The number of characters in its longest line, without fitting."""
         return sum(self._widths()) + 2 * len(self.columns)
 
     def _widths(self) -> list[int]:
@@ -53,7 +53,7 @@ class Table:
         return [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
 
     def fitted(self, width: int = WIDTH) -> Table:
-        """Return the table no wider than ``width``: spare columns are dropped if names have no room, then names cut."""
+        """Return the table no wider than ``width``: if names lack room, spare columns go first, then names are cut."""
         table = self
         for column in self.spare:
             if table.width <= width or table._room(width) >= NAME_WIDTH:
@@ -62,7 +62,7 @@ class Table:
         return replace(table, names=shortened(table.names, max(table._room(width), 8)))
 
     def _room(self, width: int) -> int:
-        """Return the characters that the cells leave to the names."""
+        """Return the number of characters that the cells leave for names."""
         return width - (self.width - self._widths()[0])
 
     def _without(self, column: str) -> Table:
@@ -71,7 +71,7 @@ class Table:
         return replace(self, columns=self.columns[:at] + self.columns[at + 1 :], rows=rows)
 
     def to_html(self) -> str:
-        """Return the table as an HTML element, with all its columns whole names; without headings it is of words."""
+        """Return the table as HTML, with all columns and full names; a table without headings is aligned as text."""
         words = not any([self.corner, *self.columns])
         cell = f"<td{LEFT if words else ''}>"
         head = "".join(f"<th>{html.escape(text)}</th>" for text in [self.corner, *self.columns])
@@ -83,7 +83,7 @@ class Table:
 
 
 def number(value: float, digits: int = 3) -> str:
-    """Format a number with ``digits`` significant digits, and no exponent where none is needed; nan is a dash."""
+    """Format a number with ``digits`` significant digits, with an exponent only if needed; nan is a dash."""
     if not math.isfinite(value):
         return "-" if math.isnan(value) else str(value)
     if value == 0 or 1e-4 <= abs(value) < 10**digits:
@@ -93,14 +93,14 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def digits_for(value: float, spread: float) -> int:
-    """Return the significant digits of a number that show two of its ``spread``: three at least, nine at most."""
+    """Return how many significant digits of a number show two of its ``spread``: at least three, at most nine."""
     if not (value and spread > 0 and math.isfinite(value) and math.isfinite(spread)):
         return 3
     return min(9, max(3, 2 + math.floor(math.log10(abs(value))) - math.floor(math.log10(spread))))
 
 
 def to_places_of(error: float, *values: float) -> list[str]:
-    """Format numbers to the decimals that two digits of their ``error`` have, where these are few."""
+    """Format numbers with the decimals that show two digits of their ``error``, unless these are many."""
     if not (math.isfinite(error) and 1e-5 <= error < 1e6 and all(abs(value) < 1e9 for value in values)):
         return [number(value) for value in values]
     places = max(0, 1 - math.floor(math.log10(error)))
@@ -108,7 +108,7 @@ def to_places_of(error: float, *values: float) -> list[str]:
 
 
 def shortened(names: list[str], width: int) -> list[str]:
-    """Return names of at most ``width`` characters, which still differ if they did."""
+    """Return names of at most ``width`` characters; different names stay different."""
     cut = [_cut(name, width) for name in names]
     often = Counter(cut)
     if len(often) == len(set(names)):
@@ -120,11 +120,11 @@ def shortened(names: list[str], width: int) -> list[str]:
 
 
 def _cut(name: str, width: int) -> str:
-    """Return a name such as ``level[east, first]`` of at most ``width`` characters, its longest words cut."""
+    """Return a name such as ``level[east, first]`` in at most ``width`` characters, by cutting its longest words."""
     parts = re.split(r"(\[|, |\])", name)
     sizes = [len(part) for part in parts]
     while sum(sizes) > width:
-        longest = max(range(0, len(parts), 2), key=sizes.__getitem__)  # every second is a bracket or a comma
+        longest = max(range(0, len(parts), 2), key=sizes.__getitem__)  # every second part is a bracket or a comma
         if sizes[longest] < 3:
             return name[: width - 1] + "…"
         sizes[longest] -= 1

@@ -1,4 +1,4 @@
-"""Work of NumPy in several threads, which it allows where arrays are large."""
+"""NumPy work in several threads, which run in parallel on large arrays."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 MOST_THREADS = 16
-"""The most threads."""
+"""The maximum number of threads."""
 
 
 def in_threads(fn: Callable[..., Any], items: Iterable[tuple[Any, ...]]) -> list[Any]:
-    """Return what a function returns for each tuple of arguments, in their order; the calls may run side by side."""
+    """Return the results of a function for each tuple of arguments, in order; calls may run in parallel."""
     calls = list(items)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if min(cores, len(calls)) < 2:

@@ -1,4 +1,4 @@
-"""The user's function, traced once and then only ever run as the program it stands for."""
+"""The user's function, traced once and afterwards run only as the traced program."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from sahmc._support.pytree import static, strategy
 class TracedFunction:
     """A function of one array as a closed program, whose constants are data and whose steps are static.
 
-    Two programs with the same steps are the same object to ``jit``, so a second run of the same model, or of the
-    same model on other data, compiles nothing; and since every run traces the function anew, data changed between runs
-    are seen.
+    Programs with the same steps are the same object to ``jit``. So a second run of the same model compiles nothing,
+    even on other data. Every run traces the function again, so changes of the data between runs are seen.
     """
 
     consts: list[Any]
@@ -27,31 +26,31 @@ class TracedFunction:
     steps: _Steps = static()
     """The operations."""
     returns: PyTreeDef = static()
-    """The pytree structure of what the function returns."""
+    """The pytree structure of the function's results."""
 
     def constants(self) -> list[Any]:
-        """Return all arrays that the function uses besides its argument, those inside a nested ``jit`` included."""
+        """Return all arrays that the function uses besides its argument, including those in a nested ``jit``."""
         programs = inside.programs_in(self.steps.program)
         return [*self.consts, *(c for each in programs for c in (*inside.constants(each), *_literals(each)))]
 
     @property
     def calls_out(self) -> bool:
-        """Whether it calls functions outside JAX, to which numbers of another size are strange."""
+        """Whether the program calls functions outside JAX, which may not accept numbers of another precision."""
         programs = inside.programs_in(self.steps.program)
         return any(inside.calls_out(eqn) for each in programs for eqn in inside.equations(each))
 
     @property
     def argument(self) -> Any:
-        """The shape and the kind of the array that it is a function of."""
+        """The shape and type of the argument."""
         return inside.inputs(self.steps.program)[-1].aval
 
     def __call__(self, position: jax.Array) -> Any:
-        """Return what the function returns."""
+        """Return the value of the function."""
         return jax.tree.unflatten(self.returns, inside.run_program(self.steps.program, self.consts, position))
 
 
 def trace(fn: Callable[[jax.Array], Any], example: jax.Array) -> TracedFunction:
-    """Return ``fn`` as a program, by calling it once, on a stand-in for the array ``example``."""
+    """Return ``fn`` as a program, by calling it once on a placeholder for the array ``example``."""
     program, consts, shapes = inside.make_program(fn, example)
     return TracedFunction(
         [jax.numpy.asarray(c) for c in consts], _interned(_Steps(program)), jax.tree.structure(shapes)
@@ -59,7 +58,7 @@ def trace(fn: Callable[[jax.Array], Any], example: jax.Array) -> TracedFunction:
 
 
 class _Steps:
-    """A program without its constants that equals another if it does the same thing."""
+    """A program without its constants; two of them are equal if they have the same operations."""
 
     def __init__(self, program: Any):
         self.program = program
@@ -78,17 +77,17 @@ class _Steps:
 
 @lru_cache(maxsize=64)
 def _interned(steps: _Steps) -> _Steps:
-    """Return the first of equal steps that was seen, so that comparing them is quick."""
+    """Return the first of equal steps that was seen, to make comparisons fast."""
     return steps
 
 
 def _literals(program: Any) -> list[Any]:
-    """Return the numbers that are written in the equations of a program."""
+    """Return the literal numbers in the equations of a program."""
     return [atom.val for eqn in inside.equations(program) for atom in eqn.invars if inside.is_literal(atom)]
 
 
 def _describe(program: Any) -> Hashable:
-    """Describe every equation with its parameters, variables numbered in order of appearance."""
+    """Describe every equation with its parameters, with variables numbered in order of appearance."""
     number: dict[Any, int] = {}
 
     def name(atom: Any) -> Hashable:
@@ -117,7 +116,7 @@ def _describe_param(value: Any) -> Hashable:
 
 
 class _Kept:
-    """A parameter compared by its own equality, of the same type (1, 1.0 and True are three)."""
+    """A parameter compared by its own equality and type: 1, 1.0 and True all differ."""
 
     def __init__(self, value: Any):
         self.value = value
@@ -130,7 +129,7 @@ class _Kept:
 
 
 class _Unlike(_Kept):
-    """A parameter that cannot be compared: equal to itself alone, so its program is never shared."""
+    """A parameter that cannot be compared: it equals only itself, so its program is never shared."""
 
     def __hash__(self) -> int:
         return id(self.value)

@@ -1,4 +1,4 @@
-"""Names for what users pass, of which no more can be said than that it is a pytree, or a function of one."""
+"""Type aliases for user-supplied pytrees and functions of them."""
 
 from __future__ import annotations
 

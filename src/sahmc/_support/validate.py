@@ -1,4 +1,4 @@
-"""Checks of what the user passed, and the one pattern of their messages."""
+"""Checks of the user's input, with one pattern for their messages."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     import jax
 
 MOST = 2**31 - 1
-"""The number of moves, or of anything else, that is out of reach: they are counted in 32 bits."""
+"""The limit on the number of moves and all other counts, which are held in 32 bits."""
 
 
 def require(holds: Any, must: str, given: Any, todo: str) -> None:
     """Raise ``ValueError`` unless ``holds``.
 
-    The message says what ``must`` hold, what was ``given`` instead, and what ``todo``, after the words "To fix it,".
+    The message says what ``must`` hold, what was ``given`` instead and, after "To fix it,", what ``todo``.
     """
     if not bool(holds):
         raise ValueError(f"{must}; got {given!r}. To fix it, {todo}.")
 
 
 def is_number(value: Any) -> bool:
-    """Tell whether a value is one real, finite number, and no boolean."""
+    """Tell whether a value is a single real, finite number and not a boolean."""
     real = isinstance(value, (int, float)) or (hasattr(value, "dtype") and getattr(value, "shape", None) == ())
     if not real or isinstance(value, (bool, np.bool_, np.str_, np.bytes_)):
         return False
@@ -41,7 +41,7 @@ def is_number(value: Any) -> bool:
 
 
 def as_numbers(value: Any, must: str, todo: str) -> np.ndarray:
-    """Return numbers as an array of floats, or raise ``ValueError``; ``must`` and ``todo`` are as for ``require``."""
+    """Return numbers as a float array, or raise ``ValueError``; ``must`` and ``todo`` are as for ``require``."""
     try:
         return np.asarray(value, dtype=float)
     except (TypeError, ValueError, OverflowError):
@@ -49,7 +49,7 @@ def as_numbers(value: Any, must: str, todo: str) -> np.ndarray:
 
 
 def as_array(value: Any, must: str, todo: str) -> jax.Array:
-    """Return numbers as an array of JAX, one that is traced as it is; see ``as_numbers``."""
+    """Return numbers as a JAX array, traced ones unchanged; see ``as_numbers``."""
     import jax
     import jax.numpy as jnp
 
@@ -59,16 +59,16 @@ def as_array(value: Any, must: str, todo: str) -> jax.Array:
 
 
 def as_path(value: Any, name: str) -> Path:
-    """Return the value of the argument ``name`` as a path, or raise ``ValueError`` if it is none."""
+    """Return the value of the argument ``name`` as a path, or raise ``ValueError`` if it is not one."""
     ok = isinstance(value, (str, PathLike)) and bool(str(value))
     require(ok, f"{name} must be the path of a file or folder", value, f'pass {name}="run" or a Path')
     return Path(value)
 
 
 def as_new_file(value: Any, overwrite: Any) -> Path:
-    """Return the path of a file that is to be written, or raise ``ValueError`` if it cannot be.
+    """Return the path of a new file, or raise ``ValueError`` if it cannot be written.
 
-    Its folder must exist and be one that can be written to, and an existing file is left alone unless ``overwrite``.
+    Its folder must exist and be writable, and an existing file is replaced only if ``overwrite``.
     """
     path = as_path(value, "path")
     require_flag(overwrite, "overwrite")
@@ -80,7 +80,7 @@ def as_new_file(value: Any, overwrite: Any) -> Path:
 
 
 def require_writable(folder: Path) -> None:
-    """Raise ``ValueError`` if a folder, or the nearest one above it that exists, cannot be written to."""
+    """Raise ``ValueError`` if a folder, or its nearest existing parent, is not writable."""
     nearest = next(one for one in (folder, *folder.absolute().parents) if one.exists())
     ok = nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
     must = "the folder must be one that can be written to"
@@ -99,7 +99,7 @@ def require_function(value: Any, name: str, of: str) -> None:
 
 
 def require_library(name: str, extra: str | None = None) -> None:
-    """Raise ``ValueError`` unless a library is installed; ``extra`` is the extra of sahmc that brings it."""
+    """Raise ``ValueError`` unless a library is installed; ``extra`` is the extra of sahmc that installs it."""
     have = importlib.util.find_spec(name) is not None
     require(have, f"{name} must be installed", "it is not", f"run: pip install 'sahmc[{extra or name}]'")
 
@@ -116,7 +116,7 @@ def require_known(name: Any, known: Collection[str], what: str) -> None:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is most like a name, whatever the case of its letters; None if none is."""
+    """Return the known name most similar to a name, ignoring case; None if none is similar."""
     lower = {one.lower(): one for one in known}
     found = difflib.get_close_matches(name.lower(), lower, 1, 0.7)
     return lower[found[0]] if found else None
@@ -142,7 +142,7 @@ def require_seed(value: Any, name: str) -> None:
 
 
 def as_rng(value: Any, name: str) -> np.random.Generator:
-    """Return a generator of NumPy, seeded by the value of the argument ``name``, or raise ``ValueError``."""
+    """Return a NumPy generator seeded by the value of the argument ``name``, or raise ``ValueError``."""
     try:
         return np.random.default_rng(value)
     except (TypeError, ValueError):

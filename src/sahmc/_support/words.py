@@ -1,4 +1,4 @@
-"""Words that tables and sentences share: counts with their nouns, and lines that fit a terminal."""
+"""Wording shared by tables and sentences: counts with their nouns, and lines that fit a terminal."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 WIDTH = 80
-"""The characters of a line that every terminal has."""
+"""The line width, in characters, that every terminal has."""
 
 
 def counted(number: Any, noun: str) -> str:
@@ -21,5 +21,5 @@ def listed(words: Sequence[str]) -> str:
 
 
 def wrapped(sentence: str, indent: str = "    ") -> str:
-    """Return a sentence in lines that fit a terminal, all but the first begun with ``indent``."""
+    """Return a sentence wrapped to the width of a terminal; all lines but the first begin with ``indent``."""
     return textwrap.fill(sentence, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)

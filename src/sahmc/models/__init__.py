@@ -1,1 +1,1 @@
-"""Posteriors: what a ``Model`` is, and how a model written with another library becomes one."""
+"""Posteriors: the class ``Model``, and conversion of models written with other libraries."""

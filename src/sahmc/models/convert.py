@@ -1,4 +1,4 @@
-"""Conversion of anything that ``sample`` takes into a ``Model``."""
+"""Conversion of anything that ``sample`` accepts into a ``Model``."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from sahmc.models.model import Model
 
 
 def model_in_context(model: Any) -> Any:
-    """Return what was passed for a model or, if that is None, the PyMC model in whose ``with`` block this is called."""
+    """Return the given model or, if that is None, the PyMC model of the surrounding ``with`` block."""
     if model is not None:
         return model
     around = None
     if "pymc" in sys.modules:
-        with suppress(TypeError):  # there is none
+        with suppress(TypeError):  # there is no such block
             around = sys.modules["pymc"].modelcontext(None)
     require(
         around is not None,
@@ -32,7 +32,7 @@ def model_in_context(model: Any) -> Any:
 
 
 def as_model(model: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> Model:
-    """Return a ``Model`` for what ``sample`` was given.
+    """Return a ``Model`` for what the user passed to ``sample``.
 
     ``model`` is a log density, a ``Model``, or a model of NumPyro, PyMC, Bambi or BridgeStan. ``args`` and ``kwargs``
     are the arguments of a NumPyro model, and must be empty for any other.
@@ -73,7 +73,7 @@ def as_model(model: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] |
 
 
 def _advice(model: Any) -> str:
-    """Return what to pass in place of something that is no model."""
+    """Return advice on what to pass instead of something that is not a model."""
     if isinstance(model, (str, PathLike)) and str(model).endswith(".stan"):
         return f"pass sahmc.from_stan({str(model)!r}, data=...)"
     if type(model).__module__.startswith("numpyro."):
@@ -82,7 +82,7 @@ def _advice(model: Any) -> str:
 
 
 def is_of_numpyro(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-    """Tell whether ``model`` is one of NumPyro, with these arguments."""
+    """Tell whether ``model`` is a NumPyro model that accepts these arguments."""
     if "numpyro" not in sys.modules or not callable(model):
         return False
     from sahmc.models.numpyro import is_numpyro_model
@@ -91,7 +91,7 @@ def is_of_numpyro(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) 
 
 
 def _of_bambi(model: Any) -> Any:
-    """Return the PyMC model of a Bambi model, built if it was not yet; anything else as it is."""
+    """Return the PyMC model of a Bambi model, built if necessary; return anything else unchanged."""
     if type(model).__module__.partition(".")[0] != "bambi" or not hasattr(model, "build"):
         return model
     if not getattr(model, "built", False):
@@ -100,7 +100,7 @@ def _of_bambi(model: Any) -> Any:
 
 
 def _require_arguments(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    """Raise ``ValueError`` for a model of NumPyro that cannot be called with these arguments."""
+    """Raise ``ValueError`` for a NumPyro model that cannot be called with these arguments."""
     if not has_sites(model):
         return
     signature, name = inspect.signature(model), getattr(_plain(model), "__name__", "model")
@@ -117,14 +117,14 @@ def _require_arguments(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, A
 
 
 def _short(values: Any) -> str:
-    """Return arguments as text, without the numbers of arrays."""
+    """Return arguments as text, with their values left out."""
     if isinstance(values, Mapping):
         return "{" + ", ".join(f"{name!r}: ..." for name in values) + "}"
     return "(" + ", ".join("..." for _ in values) + ")"
 
 
 def _plain(function: Any) -> Any:
-    """Return the function that others are wrapped around; anything that is no function as it is."""
+    """Return the innermost wrapped function; return anything but a function unchanged."""
     if callable(function):
         function = inspect.unwrap(function, stop=lambda f: not callable(f))
     while isinstance(function, partial):
@@ -133,7 +133,7 @@ def _plain(function: Any) -> Any:
 
 
 def has_sites(model: Any) -> bool:
-    """Tell whether a model is a function that speaks of ``numpyro.sample``, and does not trace the sites itself."""
+    """Tell whether a model is a function that refers to ``numpyro.sample`` and does not trace the sites itself."""
     function = _plain(model)
     if "numpyro" not in sys.modules or not inspect.isfunction(function):
         return False
@@ -149,7 +149,7 @@ def has_sites(model: Any) -> bool:
 
 
 def _needed(function: Any) -> list[str]:
-    """Return the names of the positional arguments without a default; none where that cannot be known."""
+    """Return the names of the positional arguments without a default; empty if unknown."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):

@@ -20,25 +20,25 @@ from sahmc.models.positions import Unpacker, called, require_storable
 Vector = Float[Array, " dim"]
 """A flat position."""
 FURTHEST = 1e33
-"""The size of a coordinate beyond which every density is zero: nothing else would end a flat one but overflow."""
+"""The size of a coordinate beyond which every density counts as zero, since only overflow would end a flat density."""
 
 
 class BaseEnergy(NamedTuple):
-    """The prior's share of the energy, on which the tilt does not act."""
+    """The prior's share of the energy, which is not tilted."""
 
     energy: Float[Array, ""]
     """-log prior."""
     grad: Vector | None
-    """The gradient of ``energy``; None for kernels that need no gradient."""
+    """The gradient of ``energy``; None for kernels without gradients."""
 
 
 def trace_energy(model: Model, unravel: Unravel, example: Vector, gradient: bool) -> TracedFunction:
-    """Return the energy of a model as one program of a flat position, for which the model is called once.
+    """Return the energy of a model as one program of a flat position; the model is called once.
 
-    The program returns E, its gradient, and the prior's share. Where the model keeps prior and likelihood apart, E is
-    -log likelihood and the prior's share a ``BaseEnergy``; otherwise E is -log density and the share None. ``unravel``
-    maps a flat position to the structure that the model expects, and ``example`` is one flat position. Gradients are
-    None unless ``gradient`` is true.
+    The program returns E, its gradient, and the prior's share. If the model separates prior and likelihood, E is -log
+    likelihood and the prior's share is a ``BaseEnergy``. Otherwise E is -log density and the share is None. ``unravel``
+    maps a flat position to the structure that the model expects, and ``example`` is a flat position. Gradients are None
+    unless ``gradient`` is true.
     """
 
     def energy_of(log_density: PositionFn, gradient: bool) -> Callable[[Vector], Any]:
@@ -63,9 +63,9 @@ def trace_energy(model: Model, unravel: Unravel, example: Vector, gradient: bool
             return -value.astype(flat.dtype)
 
         def bounded(flat: Vector) -> Any:
-            """Return the energy and its gradient, 0 behind a wall, where the energy is +inf.
+            """Return the energy and its gradient, which is 0 where the energy is +inf.
 
-            A log density of +inf, an overflow far out, is energy +inf.
+            A log density of +inf is an overflow far out, and becomes energy +inf.
             """
             value, grad = jax.value_and_grad(energy)(flat) if gradient else (energy(flat), None)
             value = jnp.where(jnp.all(jnp.abs(flat) < FURTHEST), value, jnp.inf)
@@ -78,7 +78,7 @@ def trace_energy(model: Model, unravel: Unravel, example: Vector, gradient: bool
         if model.log_likelihood is not None and model.log_prior is not None:
             likelihood, prior = (energy_of(fn, gradient) for fn in (model.log_likelihood, model.log_prior))
             value, grad = likelihood(flat)
-            # Where the likelihood is not defined it is zero: the prior must not be cut off there.
+            # Where the likelihood is undefined it counts as zero: the prior must not be cut off there.
             return jnp.where(jnp.isnan(value), jnp.inf, value), grad, BaseEnergy(*prior(flat))
         assert model.log_density is not None
         return (*energy_of(model.log_density, gradient)(flat), None)
@@ -116,7 +116,7 @@ def _works(fn: Callable[[Vector], Any], example: Vector) -> bool:
 def trace_keep(keep: PositionFn, unpack: Unpacker, example: Vector) -> TracedFunction:
     """Return the user's ``keep`` as a program of a flat position.
 
-    ``unpack`` turns a flat position into what ``keep`` takes, and ``example`` is one flat position.
+    ``unpack`` turns a flat position into the argument of ``keep``, and ``example`` is a flat position.
     """
     kept = _traced(lambda flat: jax.tree.map(jnp.asarray, called(keep, unpack(flat), "keep")), example, "keep")
     require(kept.returns.num_leaves, "keep must return arrays", "none", "return what you want to look at")
@@ -125,7 +125,7 @@ def trace_keep(keep: PositionFn, unpack: Unpacker, example: Vector) -> TracedFun
 
 
 UNTRACED = (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError)
-"""The errors by which JAX says that a function needs the values of its arguments, which are not known yet."""
+"""The errors by which JAX reports that a function needs concrete values of its arguments."""
 
 
 def _traced(fn: Callable[[Vector], Any], example: Vector, what: str) -> TracedFunction:

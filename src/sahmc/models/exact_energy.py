@@ -1,4 +1,4 @@
-"""Energies that a model of 32 bits would have in 64."""
+"""Energies of a 32-bit model, computed in 64 bits."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from sahmc._support.double import in_double
 from sahmc._support.traced import TracedFunction
 
 POINTS_AT_ONCE = 64
-"""The number of points whose energies are computed at once, so that this is compiled once."""
+"""The number of points evaluated at once, always the same so that this is compiled once."""
 
 
 def exact_energies(energy_fn: TracedFunction, points: np.ndarray) -> np.ndarray:
-    """Return the energies of points (point, dim), and the prior's share beside them where it is apart: (point, 2)."""
+    """Return the energies of points (point, dim) and the prior's share, 0 if not separate: (point, 2)."""
     parts = [np.zeros((0, 2))]
     with jax.enable_x64(True):
         for i in range(0, len(points), POINTS_AT_ONCE):
@@ -27,6 +27,6 @@ def exact_energies(energy_fn: TracedFunction, points: np.ndarray) -> np.ndarray:
 
 @compiled
 def _both(energy_fn: TracedFunction, points: jax.Array) -> jax.Array:
-    """Return the energies of points (point, dim) and the prior's share of them, 0 where that is not apart."""
+    """Return the energies of points (point, dim) and the prior's share of them, 0 if not separate."""
     energy, _, base = jax.vmap(lambda point: in_double(energy_fn, point))(points)
     return jnp.stack([energy, jnp.zeros_like(energy) if base is None else base.energy], axis=1)

@@ -1,4 +1,4 @@
-"""The lengths over which an energy bends: a model's own units."""
+"""The lengths over which an energy bends: a model's natural units."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from collections.abc import Callable
 import numpy as np
 
 MAGNITUDES = 10.0 ** np.arange(-9, 10)
-"""The lengths that are tried where nothing is known of a coordinate."""
+"""The lengths that are tried if nothing is known of a coordinate."""
 
 
 def bending_lengths(
     energies: Callable[[np.ndarray], np.ndarray], point: np.ndarray, magnitudes: np.ndarray = MAGNITUDES
 ) -> tuple[np.ndarray, int]:
-    """Return for each coordinate the distance over which the energy bends up by a nat from ``point``, and the cost.
+    """Return the length of each coordinate over which the energy bends at ``point``, and the number of energies
+    computed.
 
-    It is h with U(x + h) + U(x - h) - 2 U(x) = 2, which is sqrt(2) sds of a Gaussian wherever in it the point is. Where
-    no distance between the least and the greatest of ``magnitudes`` will do, it is 1. ``energies`` is a function from
-    points (point, dim) to their energies.
+    The length is h / sqrt(2), where U(x + h) + U(x - h) - 2 U(x) = 2. For a Gaussian that is one sd, at any point x. It
+    is 1 if no length within the range of ``magnitudes`` fits. ``energies`` is a function from points (point, dim) to
+    their energies.
     """
     dim = len(point)
     offset = np.eye(dim)[:, None] * np.array([1.0, -1.0])[:, None] * magnitudes[:, None, None, None]

@@ -1,4 +1,4 @@
-"""A posterior: its log density, where chains start, and what its variables are called."""
+"""A posterior: its log density, the starts of its chains, and the names of its variables."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from sahmc._support.validate import require, require_flag, require_function
 from sahmc.models.predictor import Predictor
 
 NO_DATA = "the model has no observed data and no factor or potential, so draws are of its prior alone"
-"""The warning about a model that nothing conditions."""
+"""The warning about a model without data."""
 
 
 @dataclass(frozen=True)
 class Labels(Frozen):
-    """Labels of the variables, for tables and ArviZ: named dimensions, and the data that condition the posterior."""
+    """Labels of the variables, for tables and ArviZ: named dimensions, and the observed data."""
 
     coords: Mapping[str, Any] = field(default_factory=dict)
-    """The coordinates along each dimension, by the name of the dimension."""
+    """The coordinates along each dimension, by name of the dimension."""
     dims: Mapping[str, Any] = field(default_factory=dict)
-    """The names of the dimensions of each variable, by the name of the variable."""
+    """The names of the dimensions of each variable, by name of the variable."""
     observed_data: Mapping[str, Any] = field(default_factory=dict)
     """The observed values, by name."""
     constant_data: Mapping[str, Any] = field(default_factory=dict)
@@ -39,34 +39,34 @@ class Labels(Frozen):
 
 @dataclass(frozen=True)
 class Model:
-    """A posterior, given by its log density at unconstrained positions, which are any pytree of float arrays.
+    """A posterior, given by its log density at unconstrained positions, which can be any pytree of float arrays.
 
-    Pass either ``log_density``, or ``log_likelihood`` and ``log_prior`` apart, which sum to it up to a constant. Apart,
-    the tilt acts on the likelihood and the prior is the base measure, so that the hottest level can be the prior itself
-    and ``Result.log_evidence`` is known.
+    Pass either ``log_density``, or ``log_likelihood`` and ``log_prior`` separately, which sum to it up to a constant.
+    If they are separate, the tilt acts on the likelihood, and the prior is the base measure. The hottest level can then
+    be the prior itself, and ``Result.log_evidence`` is known.
 
     ``log_density``, ``log_likelihood``, ``log_prior``
         Functions of one position, written with ``jax.numpy``. ``log_prior`` need not be normalised. For
-        ``sample_many``, the first two take the data as well.
+        ``sample_many``, the first two also take the data.
     ``start``
-        A function that draws a position where a chain may begin, from a JAX key: a draw of the prior, say. A model that
-        has it needs no ``initvals``.
+        A function from a JAX key to a random starting position, such as a draw from the prior. A model with ``start``
+        needs no ``initvals``.
     ``draw_prior``
-        A function that draws a position from the prior, from a JAX key, where ``start`` does something else. Chains
-        whose starts are absurdly improbable start from such draws.
+        A function from a JAX key to a draw from the prior, if ``start`` does something else. Chains with absurdly
+        improbable starts start from such draws instead.
     ``constrain``, ``unconstrain``
-        A function from a position to a dict of named variables, which draws then are; and the way back, from such
-        variables in ``initvals`` to a position. The log density must include the Jacobian.
+        A function from a position to a dict of named variables, which the draws then consist of; and its inverse, from
+        such variables in ``initvals`` to a position. The log density must include the Jacobian.
     ``prior_normalised``
-        Whether exp(log_prior) is known to integrate to 1. Where it is not, and the ladder does not end in the prior,
-        its mass is measured, which adds to the error of ``Result.log_evidence``.
+        Whether exp(log_prior) is known to integrate to 1. If not, and the ladder does not end in the prior, its mass is
+        estimated, which adds to the error of ``Result.log_evidence``.
     ``labels``
         Names of dimensions, their coordinates, and data, for ArviZ.
     ``predictor``
-        An object that tells how likely each observation is, and simulates data, for ``Result.to_datatree``. The
-        functions below make it.
+        An object that computes the likelihood of each observation and simulates data, for ``Result.to_datatree``. The
+        functions below create it.
 
-    ``from_numpyro``, ``from_pymc`` and ``from_stan`` make a ``Model`` of a model written with those libraries.
+    ``from_numpyro``, ``from_pymc`` and ``from_stan`` convert models of those libraries into a ``Model``.
     """
 
     log_likelihood: Callable[..., Any] | None = None
@@ -101,5 +101,5 @@ class Model:
 
     @property
     def has_prior(self) -> bool:
-        """Whether prior and likelihood are given apart."""
+        """Whether prior and likelihood are given separately."""
         return self.log_prior is not None

@@ -18,17 +18,18 @@ from sahmc.models.numpyro_predictor import NumPyroPredictor
 from sahmc.models.simplex import log_pin, log_volume, logits_of
 
 RADIUS = 2.0
-"""The distance from 0 within which chains start uniformly, in every unconstrained coordinate, as NumPyro's do."""
+"""The half-width around 0 of the uniform distribution of starts, in every unconstrained coordinate; NumPyro's
+default."""
 
 MOST_RUNS = 10
-"""The most times that a model is run, each time at other latent values, until its parameters are all valid."""
+"""The maximum number of runs of a model, each with other latent values, until its parameters are all valid."""
 
 
 def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
     """Return a NumPyro model, called with these arguments, as a ``Model``.
 
-    Positions are the unconstrained values of its latent sites; draws are the sites and deterministics by name, with
-    plates as dims. Prior and likelihood are kept apart, unless the prior is improper or a discrete site is summed out.
+    Positions are the unconstrained values of its latent sites. Draws are the sites and deterministics by name, with
+    plates as dims. Prior and likelihood are separate, unless the prior is improper or a discrete site is summed out.
     """
     require_library("numpyro")
     require(callable(model), "model must be a function with NumPyro's sample statements", model, "pass the function")
@@ -92,14 +93,14 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
         labels=labels,
         prior_normalised="log_prior" in parts and all(map(_is_whole, latent.values())),
         predictor=NumPyroPredictor(model, args, kwargs, tuple(example), sizes, enumerated, improper),
-        draw_prior=None if improper else jax.jit(draw_prior),  # compiled, so that no parameters are refused
+        draw_prior=None if improper else jax.jit(draw_prior),  # compiled, so that NumPyro rejects no parameters
     )
 
 
 def is_numpyro_model(model: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-    """Tell whether a function, called with these arguments, has sample sites of NumPyro.
+    """Tell whether a function, called with these arguments, has NumPyro sample sites.
 
-    A log density, which needs a position, cannot be called so.
+    A log density needs a position, so it cannot be called like this.
     """
     try:
         inspect.signature(model).bind(*args, **kwargs)
@@ -113,7 +114,7 @@ def _sites(
 ) -> dict[str, Any]:
     """Return the sites of one run of the model, by name.
 
-    Latent values are drawn as NumPyro draws them for a start, since a prior may be improper.
+    Latent values are drawn like NumPyro's starts, since a prior may be improper.
     """
     from numpyro import handlers
     from numpyro.infer import init_to_uniform
@@ -126,10 +127,10 @@ def _sites(
 
 
 def _where_it_runs(run: Callable[[Any], Any], seed: int = 0) -> Any:
-    """Return ``run`` of the first of several keys for which it raises no ``ValueError``.
+    """Return the value of ``run`` for the first of several keys that does not raise ``ValueError``.
 
-    NumPyro rejects parameters that are not finite, and latent values drawn at random may lead to some: a time series
-    explodes. If all keys fail, the first error is raised.
+    NumPyro rejects parameters that are not finite, and random latent values can lead to some: for example, a time
+    series explodes. If all keys fail, the first error is raised.
     """
     first = None
     for i in range(MOST_RUNS):
@@ -142,7 +143,7 @@ def _where_it_runs(run: Callable[[Any], Any], seed: int = 0) -> Any:
 
 
 def _check(sites: Mapping[str, Any], latent: Mapping[str, Any]) -> bool:
-    """Raise ``ValueError`` for what cannot be sampled; return whether there are discrete sites to be summed out."""
+    """Raise ``ValueError`` for models that cannot be sampled; return whether there are discrete sites to sum out."""
     parameters = [name for name, site in sites.items() if site["type"] == "param"]
     require(
         not parameters,
@@ -182,11 +183,11 @@ def _is_finite(site: Mapping[str, Any]) -> bool:
 
 
 def _needs_masks(sites: Mapping[str, Any], again: Mapping[str, Any]) -> bool:
-    """Tell whether observed values could lie outside their support at some latent values.
+    """Tell whether observed values could lie outside their support for some latent values.
 
-    ``sites`` and ``again`` are those of runs at two different latent values. Where values could lie outside, NumPyro
-    gives them zero density, by a mask over the data in every evaluation. Values outside a support that does not depend
-    on latent values raise ``ValueError``.
+    ``sites`` and ``again`` come from runs with different latent values. If values could lie outside, NumPyro gives them
+    zero density, by a mask over the data in every evaluation. Values outside a support that is independent of latent
+    values raise ``ValueError``.
     """
     from numpyro import distributions as dist
 
@@ -215,7 +216,7 @@ def _needs_masks(sites: Mapping[str, Any], again: Mapping[str, Any]) -> bool:
 
 
 def _layers(distribution: Any) -> list[Any]:
-    """Return a distribution, what it wraps, and so on; for a mixture that is the distribution of its components."""
+    """Return a distribution and the ones nested in it; for a mixture that is the component distribution."""
     from numpyro import distributions as dist
 
     wrappers = (dist.ExpandedDistribution, dist.Independent, dist.MaskedDistribution)
@@ -247,14 +248,14 @@ def _is_improper(distribution: Any) -> bool:
 
 
 def _is_whole(site: Mapping[str, Any]) -> bool:
-    """Tell whether the density of a latent site enters as it is, neither masked nor scaled, so that it has mass 1."""
+    """Tell whether the density of a latent site is neither masked nor scaled, so that it has mass 1."""
     from numpyro import distributions as dist
 
     return site["scale"] is None and not any(isinstance(d, dist.MaskedDistribution) for d in _layers(site["fn"]))
 
 
 def _is_simplex(site: Mapping[str, Any]) -> bool:
-    """Tell whether the values of a latent site are simplexes, whose parts are then logits in the position."""
+    """Tell whether a latent site is a simplex; the position then holds logits of its parts."""
     from numpyro.distributions import constraints
 
     support = site["fn"].support
@@ -264,7 +265,7 @@ def _is_simplex(site: Mapping[str, Any]) -> bool:
 
 
 def _substituted(model: Any, simplexes: list[str], position: Position) -> Any:
-    """Return the model at a position, Jacobians of the transforms among its sites; ``simplexes`` are sites by name."""
+    """Return the model at a position, with Jacobians as extra sites; ``simplexes`` lists the names of simplex sites."""
     import numpyro
     from numpyro import handlers
     from numpyro.infer.util import _unconstrain_reparam
@@ -291,7 +292,7 @@ def _constrain(model: Any, args: Any, kwargs: Any, simplexes: list[str], positio
 
 
 def _whole(given: Any, args: Any, kwargs: Any, enumerated: bool, position: Position) -> Any:
-    """Return the log density at a position, discrete sites summed out where they are ``enumerated``."""
+    """Return the log density at a position, with discrete sites summed out if ``enumerated``."""
     if enumerated:
         from numpyro.contrib.funsor import log_density
     else:
@@ -300,7 +301,7 @@ def _whole(given: Any, args: Any, kwargs: Any, enumerated: bool, position: Posit
 
 
 def _part(given: Any, args: Any, kwargs: Any, observed: bool, position: Position) -> Any:
-    """Return the log likelihood if ``observed``, else the log prior, Jacobians of the transforms included.
+    """Return the log likelihood if ``observed``, otherwise the log prior, including the Jacobians of the transforms.
 
     ``args`` and ``kwargs`` are the arguments of the model, and ``position`` holds its unconstrained latent values;
     ``given`` returns the model at these.
@@ -318,7 +319,7 @@ def _is_data(name: str, site: Mapping[str, Any], jacobians: set[str]) -> bool:
 
 
 def _labels(sites: Mapping[str, Any], sampled: Mapping[str, Any]) -> Labels:
-    """Return plates as dims, and observed values; ``sampled`` holds the latent sites that draws have."""
+    """Return the plates as dims, and the observed values; ``sampled`` holds the latent sites that draws contain."""
     from numpyro import distributions as dist
 
     dims, observed = {}, {}
@@ -340,9 +341,9 @@ def _labels(sites: Mapping[str, Any], sampled: Mapping[str, Any]) -> Labels:
 
 
 def _plates(value: Any, frames: list[Any]) -> list[str | None]:
-    """Return the plate of each axis of a deterministic value; none where it cannot be told.
+    """Return the plate of each axis of a deterministic value; none if ambiguous.
 
-    Its axes within a plate are not known, so the sizes must leave one choice.
+    NumPyro does not record its axes within a plate, so the sizes must leave only one choice.
     """
     shape, found = np.shape(value), []
     for inner in range(len(shape) + 1):

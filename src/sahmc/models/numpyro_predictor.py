@@ -1,4 +1,4 @@
-"""Log likelihoods of single observations, and simulated data, of models written in NumPyro."""
+"""Pointwise log likelihoods and simulated data of NumPyro models."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from sahmc._support.validate import require
 from sahmc.models.predictor import Predictor, PriorDraws, Variables, require_observed
 
 NUMBERS_AT_ONCE, DRAWS_AT_ONCE = 2**23, 2048
-"""The most numbers that are computed at once for the data, and the most draws."""
+"""The maximum number of data values computed at once, and the maximum number of draws."""
 
 
 @dataclass(frozen=True)
 class NumPyroPredictor(Predictor):
-    """The functions of a NumPyro model that was called with some arguments."""
+    """The predictive functions of a NumPyro model with given arguments."""
 
     model: Callable[..., Any]
     """The model."""
     args: tuple[Any, ...]
-    """Its positional arguments, data among them."""
+    """Its positional arguments, including data."""
     kwargs: Mapping[str, Any]
     """Its keyword arguments."""
     latent: tuple[str, ...]
-    """The names of the latent sites that draws have."""
+    """The names of the latent sites in the draws."""
     observed: Mapping[str, int]
-    """The number of values at each observed site; factors are none."""
+    """The number of values at each observed site; factors do not count."""
     summed_out: bool
-    """Whether there are discrete sites, which draws do not have."""
+    """Whether there are discrete sites, which draws lack."""
     improper: bool
-    """Whether the prior of some site is improper, so that it cannot be drawn from."""
+    """Whether the prior of some site is improper, so that it cannot be sampled."""
 
     def log_likelihood(self, draws: Variables) -> dict[str, np.ndarray]:
-        """Return the log likelihood of every observation under each draw, by the name of its site."""
+        """Return the log likelihood of every observation under each draw, by name of its site."""
         from numpyro.infer import log_likelihood
 
         self._check()
@@ -48,7 +48,7 @@ class NumPyroPredictor(Predictor):
         return self._in_blocks(under, draws, 0)
 
     def posterior_predictive(self, draws: Variables, seed: int) -> dict[str, np.ndarray]:
-        """Return data that the model makes under each draw, by the name of the observed site."""
+        """Return data simulated by the model under each draw, by name of the observed site."""
         from numpyro.handlers import uncondition
         from numpyro.infer import Predictive
 
@@ -61,7 +61,7 @@ class NumPyroPredictor(Predictor):
         return self._in_blocks(under, draws, seed)
 
     def prior(self, size: int, seed: int) -> PriorDraws:
-        """Return draws of the prior, deterministics among them, and the data that the model makes of each."""
+        """Return draws from the prior, including deterministics, and data simulated from each."""
         from numpyro import distributions as dist
         from numpyro.handlers import seed as seeded
         from numpyro.handlers import trace, uncondition
@@ -82,7 +82,7 @@ class NumPyroPredictor(Predictor):
         )
 
     def _check(self) -> None:
-        """Raise ``ValueError`` where single observations are not told apart."""
+        """Raise ``ValueError`` if the likelihoods of single observations are unavailable."""
         require_observed(self.observed)
         require(
             not self.summed_out,
@@ -92,7 +92,7 @@ class NumPyroPredictor(Predictor):
         )
 
     def _in_blocks(self, fn: Callable[..., Any], draws: Variables, seed: int) -> dict[str, np.ndarray]:
-        """Return ``fn`` of a key and draws, compiled once and computed for some draws at a time, to spare memory."""
+        """Return ``fn`` of a key and draws, compiled once and computed in blocks of draws to limit memory."""
         at_once = int(np.clip(NUMBERS_AT_ONCE // max(1, sum(self.observed.values())), 1, DRAWS_AT_ONCE))
         values = {name: np.asarray(draws[name]) for name in self.latent}
         number = len(next(iter(values.values())))

@@ -20,22 +20,22 @@ from sahmc._support.validate import require
 from sahmc.models.model import Labels, Model
 
 AXES, MOST_NAME = ("chain", "draw"), 200
-"""The names that variables cannot have, and the most bytes of one: files add a few to it."""
+"""The names that variables cannot have, and the maximum length of a name in bytes: files add a few to it."""
 NO_FILES = ("", ".", "..", "zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
-"""Other names that they cannot have: a file or a Zarr store has them for something else."""
+"""Other names that variables cannot have: a file or a Zarr store uses them for something else."""
 VECTORS_AT_ONCE = 4096
 """The number of vectors whose variables are computed at once."""
 
 
 def structure(position: Position) -> str:
-    """Return the structure of a position and the shapes of its arrays as text, to be compared."""
+    """Return the structure of a position and the shapes of its arrays as text, for comparison."""
     return str(jax.tree.map(jnp.shape, position))
 
 
 def flatten(position: Position, where: str) -> tuple[jax.Array, Unravel]:
     """Return a position as one vector, and the map from such vectors back to the user's structure.
 
-    ``where`` says which position it is, in the error that is raised if it is not made of real float arrays.
+    ``where`` names the position in the error raised if it does not consist of real float arrays.
     """
     leaves = jax.tree.leaves(position)
     try:
@@ -54,7 +54,9 @@ def flatten(position: Position, where: str) -> tuple[jax.Array, Unravel]:
 
 
 def called(function: PositionFn, position: Position, what: str) -> Any:
-    """Return a user's function of a position; raise ``ValueError`` about ``what`` if it reads a key that is not there.
+    """Return a user's function of a position; raise ``ValueError`` about ``what`` if it reads a missing key.
+
+    The position may also be named variables.
 
     The position may also be named variables.
     """
@@ -108,12 +110,12 @@ def default_dims(name: str, num: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Unpacker:
-    """The map from a vector to what it stands for: a position in the user's structure, or named variables."""
+    """The map from a vector to its meaning: a position in the user's structure, or named variables."""
 
     unravel: Unravel
     """The map from a vector to a position in the user's structure."""
     constrain: TracedFunction | None = None
-    """The map from a vector to the named variables of a model; None for a model that names none."""
+    """The map from a vector to the named variables of a model; None for a model without names."""
 
     @classmethod
     def of(cls, model: Model, unravel: Unravel, example: jax.Array) -> Unpacker:
@@ -127,11 +129,11 @@ class Unpacker:
         return cls(unravel, made)
 
     def __call__(self, flat: jax.Array) -> Any:
-        """Return what one vector stands for; JAX may transform this."""
+        """Return the position or variables of one vector; JAX may transform this."""
         return self.unravel(flat) if self.constrain is None else self.constrain(flat)
 
     def all(self, flat: np.ndarray) -> Any:
-        """Return what vectors (..., dim) stand for, as NumPy arrays that lead with the same axes.
+        """Return the positions or variables of vectors (..., dim), as NumPy arrays with the same leading axes.
 
         Positions are not copied; variables are computed in blocks.
         """
@@ -154,9 +156,9 @@ def _variables(constrain: TracedFunction, flat: jax.Array) -> Any:
 
 
 def split(flat: np.ndarray, unravel: Unravel) -> Any:
-    """Return what ``unravel`` makes of vectors (..., dim), for all of them at once and without a copy.
+    """Return ``unravel`` of all vectors (..., dim) at once, without a copy.
 
-    The leaves lead with the axes of ``flat`` but its last.
+    The leaves have the leading axes of ``flat``.
     """
     leaves, tree = jax.tree.flatten(jax.eval_shape(unravel, jax.ShapeDtypeStruct(flat.shape[-1:], flat.dtype)))
     ends = np.cumsum([leaf.size for leaf in leaves])
@@ -168,15 +170,15 @@ def split(flat: np.ndarray, unravel: Unravel) -> Any:
 
 
 def labels(tree: Any, lead: int = 0, known: Labels | None = None) -> list[str]:
-    """Return a name for every number in the leaves, in their order; the first ``lead`` axes are those of draws.
+    """Return a name for every number in the leaves, in order; the first ``lead`` axes belong to draws.
 
-    ``known`` has the dims and coords of variables, which take the place of indices.
+    ``known`` has the dims and coords of variables, used in place of indices.
     """
     return [text for name, leaf in named(tree).items() for text in numbered(name, np.shape(leaf)[lead:], known)]
 
 
 def numbered(name: str, shape: tuple[int, ...], known: Labels | None = None) -> list[str]:
-    """Return a name for every number of a variable of this name and shape: ``a[0]``, or ``a[east]`` with coords."""
+    """Return a name for every number of a variable with this name and shape: ``a[0]``, or ``a[east]`` with coords."""
     dims = () if known is None else tuple(known.dims.get(name, ()))
     places = []
     for axis, size in enumerate(shape):
@@ -188,14 +190,14 @@ def numbered(name: str, shape: tuple[int, ...], known: Labels | None = None) -> 
 
 
 def _tick(value: Any) -> str:
-    """Return a coordinate as text: a date without its midnight, and a number without digits it does not have."""
+    """Return a coordinate as text: a date without midnight, and a number without spurious digits."""
     if isinstance(value, np.datetime64):
         return str(np.datetime_as_string(value, unit="auto"))
     return f"{value:.6g}" if isinstance(value, (float, np.floating)) else str(value)
 
 
 def untransformed(name: str) -> str:
-    """Return the name of the variable whose unconstrained values PyMC calls ``name``: "tau" for "tau_log__"."""
+    """Return the variable whose unconstrained values PyMC calls ``name``: "tau" for "tau_log__"."""
     return re.sub(r"_[^_]+__$", "", name)
 
 

@@ -19,23 +19,23 @@ from sahmc.models.pymc_predictor import PyMCPredictor
 from sahmc.models.simplex import log_pin
 
 JITTER = 1.0
-"""The distance from PyMC's initial point within which chains start uniformly, in every unconstrained coordinate."""
+"""The half-width, around PyMC's initial point, of the uniform distribution of starts in unconstrained coordinates."""
 
 ONTO = {"LogTransform", "LogOddsTransform", "Interval", "IntervalTransform", "SimplexTransform", "LogExpM1"}
-"""The names of PyMC's transforms whose values reach the whole support of a variable, and each point of it once."""
+"""The names of PyMC's transforms that map one-to-one onto the whole support of a variable."""
 
 
 def from_pymc(model: Any) -> Model:
-    """Return a PyMC model as a ``Model``, its log density translated to JAX, without callbacks.
+    """Return a PyMC model as a ``Model``, with its log density translated to JAX, without callbacks.
 
-    Positions are the unconstrained value variables; draws are the free variables and deterministics by name, with the
-    model's coords and dims. Prior and likelihood are kept apart, unless the prior is improper. Data are those that the
-    model holds now.
+    Positions are the unconstrained value variables. Draws are the free variables and deterministics by name, with the
+    model's coords and dims. Prior and likelihood are separate, unless the prior is improper. The data are the model's
+    current data.
     """
     require_library("pymc")
     known = hasattr(model, "free_RVs") and hasattr(model, "value_vars")
     require(known, "model must be a pymc.Model", model, "pass what `with pm.Model() as model` made")
-    get_jaxified_graph = _graphs()  # first: it switches JAX to 64 bits, and the starts must be of these
+    get_jaxified_graph = _graphs()  # first: it switches JAX to 64 bits, which the starts must use
     discrete = [variable.name for variable in model.free_RVs if variable.dtype.startswith(("int", "uint", "bool"))]
     advice = "sum them out (pm.Mixture, or marginalize() of pymc-extras), or replace them by a continuous relaxation"
     require(not discrete, "latent variables must be continuous", f"discrete {discrete}", advice)
@@ -85,7 +85,10 @@ def from_pymc(model: Any) -> Model:
 
 
 def _is_onto(transform: Any) -> bool:
-    """Tell whether a transform, or None, is known to reach the whole support once, so that a prior keeps its mass.
+    """Tell whether a transform, or None, is known to map one-to-one onto the whole support, so that a prior keeps its
+    mass.
+
+    An ordered vector covers only part of its support, and an angle repeats every turn.
 
     An ordered vector is but a part of its support, and an angle comes back every turn.
     """
@@ -110,23 +113,23 @@ def _jaxified(get_jaxified_graph: Any, model: Any, outputs: Any) -> Callable[[An
 
 
 def _simplexes(model: Any) -> set[str]:
-    """Return the names of value variables of simplexes, of which the position holds a logit for each part."""
+    """Return the names of the value variables of simplexes; the position holds a logit for each part."""
     transforms = model.rvs_to_transforms.items()
     return {model.rvs_to_values[rv].name for rv, how in transforms if type(how).__name__ == "SimplexTransform"}
 
 
 def _lifted(value: Any, simplex: bool) -> Any:
-    """Return a value variable as the position holds it: of a simplex PyMC leaves the last logit out, of sum 0."""
+    """Return a value variable in position form: for a simplex PyMC omits the last logit, which makes the sum 0."""
     return jnp.concatenate([value, -value.sum(axis=-1, keepdims=True)], axis=-1) if simplex else value
 
 
 def _lowered(value: Any, simplex: bool) -> Any:
-    """Return a part of a position as the value variable that PyMC wants."""
+    """Return a part of a position as PyMC's value variable."""
     return value[..., :-1] - value.mean(axis=-1, keepdims=True) if simplex else value
 
 
 def _pins(position: Mapping[str, Any], simplexes: set[str]) -> Any:
-    """Return the log density of the sums of logits, and the log of how volume changes from these to PyMC's."""
+    """Return the log density of the sums of logits, with the log Jacobian from these logits to PyMC's."""
     total = 0.0
     for name in sorted(simplexes):
         logits = position[name]
@@ -137,8 +140,8 @@ def _pins(position: Mapping[str, Any], simplexes: set[str]) -> Any:
 def _graphs() -> Any:
     """Return PyMC's translator to JAX.
 
-    Its import asks JAX for a hundred devices, by an environment variable. JAX is started first, so that this has no
-    effect, and the variable is put back.
+    Importing it sets an environment variable that asks JAX for a hundred devices. JAX is started first, so that this
+    has no effect, and the variable is restored.
     """
     jax.devices()
     before = os.environ.get("XLA_FLAGS")
@@ -159,11 +162,11 @@ def _outputs(model: Any) -> list[Any]:
 
 
 def _initial_point(model: Any, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return PyMC's initial point, with ``values`` of some variables, by name and constrained, in its place."""
+    """Return PyMC's initial point, with some variables replaced by ``values``, constrained and by name."""
     from pymc.initial_point import make_initial_point_fn
 
     known = [variable.name for variable in model.free_RVs]
-    if all(name in values for name in known):  # a draw, whose deterministics follow from it
+    if all(name in values for name in known):  # a draw, which determines the deterministics
         following = {variable.name for variable in model.deterministics}
         values = {name: value for name, value in values.items() if name not in following}
     stray = [name for name in values if name not in known]

@@ -1,4 +1,4 @@
-"""Log likelihoods of single observations, and simulated data, of models written in PyMC."""
+"""Pointwise log likelihoods and simulated data of PyMC models."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from sahmc.models.predictor import Predictor, PriorDraws, Variables, require_obs
 
 @dataclass(frozen=True)
 class PyMCPredictor(Predictor):
-    """The functions of a PyMC model, with the data that it holds when they are called."""
+    """The predictive functions of a PyMC model, with its data at the time of the call."""
 
     model: Any
     """The ``pymc.Model``."""
     labels: Labels
     """The names of its dimensions, their coordinates, and its data."""
     improper: tuple[str, ...]
-    """The names of variables whose prior is improper, so that it cannot be drawn from."""
+    """The names of variables with an improper prior, which cannot be sampled."""
 
     def log_likelihood(self, draws: Variables) -> dict[str, np.ndarray]:
-        """Return the log likelihood of every observation under each draw, by the name of the observed variable."""
+        """Return the log likelihood of every observation under each draw, by name of the observed variable."""
         import pymc
 
         require_observed(self.model.observed_RVs)
@@ -35,7 +35,7 @@ class PyMCPredictor(Predictor):
         return {name: np.asarray(found[name])[0] for name in found.data_vars}
 
     def posterior_predictive(self, draws: Variables, seed: int) -> dict[str, np.ndarray]:
-        """Return data that the model makes under each draw, by the name of the observed variable."""
+        """Return data simulated by the model under each draw, by name of the observed variable."""
         import pymc
 
         require_observed(self.model.observed_RVs)
@@ -50,7 +50,7 @@ class PyMCPredictor(Predictor):
         return {name: np.asarray(values)[0] for name, values in found.items()}
 
     def prior(self, size: int, seed: int) -> PriorDraws:
-        """Return draws of the prior, deterministics among them, and the data that the model makes of each."""
+        """Return draws from the prior, including deterministics, and data simulated from each."""
         import pymc
 
         must, given = "prior=True needs a prior that can be drawn from", f"improper {list(self.improper)}"
@@ -63,10 +63,10 @@ class PyMCPredictor(Predictor):
         )
 
     def _trace(self, draws: Variables) -> Any:
-        """Return draws of the free variables as the container that this version of PyMC reads.
+        """Return draws of the free variables in the container that this version of PyMC reads.
 
-        It has coordinates and constant data as well: where PyMC does not see that these are the same as when the draws
-        were made, it draws the variables that depend on them anew, from the prior.
+        It includes coordinates and constant data. If PyMC cannot see that these are unchanged since the draws were
+        made, it redraws the variables that depend on them from the prior.
         """
         import xarray as xr
         from arviz_base import dict_to_dataset

@@ -1,8 +1,8 @@
-"""Relabelling: draws of a posterior with copies, put into that copy in which every part is the same throughout.
+"""Relabelling: all draws of a posterior with copies are carried to one copy, so that each part keeps its meaning.
 
-Each draw is carried, by one of the symmetries, to the copy that is nearest to a centre: parts are assigned to those of
-the centre at least cost (the Hungarian algorithm), and signs follow the centre's. The centre is then the mean of the
-draws that were so carried, and all is done again until no draw changes.
+A symmetry carries each draw to the copy nearest to a centre. Parts are matched to those of the centre at least cost
+(the Hungarian algorithm), and signs follow the centre's. The centre is then the mean of the carried draws. This is
+repeated until no draw changes.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from sahmc.models.positions import named
 from sahmc.models.symmetry import Flip, Involution, Parted, Permute
 
 MOST_ROUNDS = 20
-"""The most rounds in which draws are carried to a new centre."""
+"""The maximum number of rounds of carrying draws to a new centre."""
 NARROWEST = 1e-2
-"""The least spread of a part of the centre, in units of that of all parts together."""
+"""The minimum spread of a part of the centre, relative to the spread of all parts together."""
 
 KINDS = (Permute, Flip, Involution)
 """The kinds of symmetry."""
 
 Arrays = dict[str, np.ndarray]
-"""Arrays by name: draws (draw, ...), or something of the shape of one."""
+"""Arrays by name: draws (draw, ...), or something of the shape of one draw."""
 
 
 def relabel(draws: Any, log_density: np.ndarray, weight: np.ndarray, symmetries: Any) -> Any:
-    """Return draws, a pytree of arrays (chain, draw, ...), each carried by ``symmetries`` to the copy of the others.
+    """Return draws, a pytree of arrays (chain, draw, ...), all carried by ``symmetries`` to the same copy.
 
-    The first centre is the draw of highest ``log_density`` (chain, draw); later ones are means by ``weight``.
+    The first centre is the draw of highest ``log_density`` (chain, draw); later ones are means weighted by ``weight``.
     """
     leaves, structure = jax.tree.flatten(draws)
     names = list(named(draws))
@@ -63,7 +63,7 @@ def relabel(draws: Any, log_density: np.ndarray, weight: np.ndarray, symmetries:
 
 
 def _check(arrays: Arrays, symmetries: Any) -> None:
-    """Raise ``ValueError`` for what is no symmetry of these draws."""
+    """Raise ``ValueError`` for anything that is not a symmetry of these draws."""
     ids, start = {}, 0
     for name, array in arrays.items():
         size = int(np.prod(array.shape[1:]))
@@ -81,10 +81,10 @@ def _check(arrays: Arrays, symmetries: Any) -> None:
 
 
 def _permuted(arrays: Arrays, centre: Arrays, spread: Arrays, symmetry: Parted, signed: bool) -> bool:
-    """Give the parts of each draw the places of those of the centre they are likest to; tell whether any changed.
+    """Sort the parts of each draw to match the centre best; tell whether any draw changed.
 
-    A part of the centre is a Gaussian with the ``spread`` of what was there before. ``signed`` tells that the signs of
-    the parts may change too, so that the nearer of both counts.
+    A part of the centre is a Gaussian with the ``spread`` of the draws already there. If ``signed``, the signs of the
+    parts may change too, and the nearer sign counts.
     """
     parts, goal, width = (_parts(some, symmetry, lead) for some, lead in ((arrays, 1), (centre, 0), (spread, 0)))
     unit = np.maximum(parts.std(axis=(0, 1)), 1e-300)
@@ -107,9 +107,9 @@ def _permuted(arrays: Arrays, centre: Arrays, spread: Arrays, symmetry: Parted, 
 
 
 def _parts(arrays: Arrays, symmetry: Parted, lead: int) -> np.ndarray:
-    """Return what tells the parts from each other, (..., part, number), of arrays with ``lead`` axes before their own.
+    """Return the numbers that identify each part, (..., part, number), for arrays with ``lead`` leading axes.
 
-    An array of which two axes change together is told by its diagonal.
+    An array with two axes that change together is represented by its diagonal.
     """
     rows = []
     for name, axes in symmetry.pairs:
@@ -123,7 +123,7 @@ def _parts(arrays: Arrays, symmetry: Parted, lead: int) -> np.ndarray:
 
 
 def _flipped(arrays: Arrays, centre: Arrays, spread: Arrays, symmetry: Parted) -> bool:
-    """Give the parts of each draw the signs with which they are nearest to the centre; tell whether any changed."""
+    """Give the parts of each draw the signs nearest to the centre; tell whether any draw changed."""
     alike: Any = 0.0
     for name, axes in symmetry.pairs:
         array, unit = arrays[name], max(float(arrays[name].std()), 1e-300)
@@ -141,7 +141,7 @@ def _flipped(arrays: Arrays, centre: Arrays, spread: Arrays, symmetry: Parted) -
 
 
 def _carried(arrays: Arrays, centre: Arrays, spread: Arrays, symmetry: Involution) -> bool:
-    """Carry each draw by an involution if that brings it nearer to the centre; tell whether any changed."""
+    """Apply an involution to each draw that it brings nearer to the centre; tell whether any draw changed."""
     draws = np.concatenate([array.reshape(len(array), -1) for array in arrays.values()], axis=1)
     goal, width = (np.concatenate([np.ravel(some[name]) for name in arrays]) for some in (centre, spread))
     unit = np.maximum(draws.std(axis=0, dtype=float), 1e-300)

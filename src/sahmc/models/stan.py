@@ -22,7 +22,7 @@ from sahmc.models.model import Labels, Model
 from sahmc.models.stan_predictor import StanPredictor, observed_data
 
 RADIUS = 2.0
-"""The distance from 0 within which chains start uniformly, in every unconstrained coordinate, as Stan's do."""
+"""The half-width around 0 of the uniform distribution of starts, in every unconstrained coordinate; Stan's default."""
 THREADS = os.cpu_count() or 1
 """The number of threads in which Stan computes gradients."""
 
@@ -30,11 +30,11 @@ THREADS = os.cpu_count() or 1
 def from_stan(model: Any, data: Mapping[str, Any] | str | os.PathLike[str] | None = None, *, seed: int = 0) -> Model:
     """Return a Stan program with its data as a ``Model``.
 
-    ``model`` is a .stan file, the code itself, or a ``bridgestan.StanModel``, which has its data; ``data`` is a dict, a
+    ``model`` is a .stan file, the code itself, or a ``bridgestan.StanModel``, which has its data. ``data`` is a dict, a
     JSON file or JSON text. Draws are parameters, transformed parameters and generated quantities by name; ``seed`` is
-    for the random numbers in generated quantities. Stan computes the gradients, for all chains of a move in one call,
-    in threads. It does not tell prior from likelihood, so they stay together. Generated quantities ``log_lik`` and
-    ``y_rep`` are the log likelihoods and simulated data of ``Result.to_datatree``.
+    for the random numbers in generated quantities. Stan computes the gradients in threads, for all chains of a move in
+    one call. It does not separate prior and likelihood. Generated quantities ``log_lik`` and ``y_rep`` become the log
+    likelihoods and simulated data of ``Result.to_datatree``.
     """
     built = model if hasattr(model, "log_density_gradient") else _compiled(model, data)
     must = "a bridgestan.StanModel holds its data already"
@@ -60,7 +60,7 @@ def from_stan(model: Any, data: Mapping[str, Any] | str | os.PathLike[str] | Non
 
 
 def _observed(model: Any) -> dict[str, np.ndarray]:
-    """Return the data of a model that its generated quantities make anew."""
+    """Return the data that a model's generated quantities simulate."""
     names = {_variable(name) for name in model.param_names(include_tp=True, include_gq=True)}
     data = json.loads(getattr(model, "data", "") or "{}")
     return observed_data(data, sorted(names))
@@ -101,9 +101,9 @@ def _plain(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _log_density(model: Any, dim: int) -> Callable[[Any], Any]:
-    """Return the log density as a JAX function with a gradient; a ``reject`` of Stan is density zero.
+    """Return the log density as a JAX function with a gradient; Stan's ``reject`` means density zero.
 
-    Both come from one call to Stan, for a whole batch of positions.
+    One call to Stan computes both, for a whole batch of positions.
     """
 
     def one(position: np.ndarray) -> tuple[float, np.ndarray]:
@@ -116,7 +116,7 @@ def _log_density(model: Any, dim: int) -> Callable[[Any], Any]:
         kind = np.asarray(positions).dtype
         flat = np.ascontiguousarray(np.asarray(positions, np.float64).reshape(-1, dim))
         found = list(_map(one, flat))
-        with np.errstate(over="ignore"):  # in single precision: infinite, as JAX has it
+        with np.errstate(over="ignore"):  # in single precision infinite, as in JAX
             values = np.array([value for value, _ in found], kind).reshape(np.shape(positions)[:-1])
             return values, np.array([gradient for _, gradient in found], kind).reshape(np.shape(positions))
 
@@ -133,7 +133,7 @@ def _log_density(model: Any, dim: int) -> Callable[[Any], Any]:
 
 
 def _map(fn: Callable[[np.ndarray], Any], rows: np.ndarray) -> Iterator[Any]:
-    """Apply ``fn`` to every row, in threads that each take a share: Stan computes without Python's lock."""
+    """Apply ``fn`` to every row, in threads that share the rows: Stan computes without Python's lock."""
     shares = np.array_split(rows, min(THREADS, len(rows)))
     if len(shares) < 2:
         return map(fn, rows)
@@ -176,9 +176,9 @@ def _constrain(model: Any, seed: int) -> Callable[[Any], dict[str, Any]]:
 
 
 def _variable(name: str) -> str:
-    """Return what comes before the indices in the name of an element, such as "x" of "x.2.1".
+    """Return the variable name of an element, without its indices, such as "x" of "x.2.1".
 
-    The parts of a complex number or a tuple count as variables of their own.
+    The parts of a complex number or a tuple count as separate variables.
     """
     match = re.fullmatch(r"(.*?)((?:\.\d+)*)", name)
     assert match is not None
@@ -186,6 +186,6 @@ def _variable(name: str) -> str:
 
 
 def _shape(names: list[str]) -> tuple[int, ...]:
-    """Return the shape of a variable, from the names of its elements: the indices of the last one."""
+    """Return the shape of a variable, from the indices of its last element."""
     last = names[-1].removeprefix(_variable(names[-1]))
     return tuple(int(index) for index in last.split(".")[1:])

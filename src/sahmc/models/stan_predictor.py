@@ -1,4 +1,4 @@
-"""Log likelihoods of single observations, and simulated data, from the generated quantities of a Stan program."""
+"""Pointwise log likelihoods and simulated data, from the generated quantities of a Stan program."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from sahmc._support.validate import require
 from sahmc.models.predictor import Predictor, PriorDraws, Variables
 
 LOG_LIK, REPLICATED = "log_lik", "_rep"
-"""The name of the log likelihoods, and the end of the names of data that are made anew, as Stan's users have them."""
+"""The name of the log likelihoods, and the suffix of names of simulated data, as is usual in Stan."""
 
 
 @dataclass(frozen=True)
 class StanPredictor(Predictor):
-    """The generated quantities of a Stan program that are known by their names: ``log_lik`` and ``y_rep``."""
+    """The generated quantities of a Stan program with a conventional name: ``log_lik`` and ``y_rep``."""
 
     def log_likelihood(self, draws: Variables) -> dict[str, np.ndarray]:
-        """Return ``log_lik``, by the name of the data if it is known which, and ``log_lik_y``, by the name y."""
+        """Return ``log_lik``, named after the data if there is only one, and ``log_lik_y``, named y."""
         names = {name: name.removeprefix(f"{LOG_LIK}_") for name in draws if name.startswith(f"{LOG_LIK}_")}
         data = list(replicated(draws))
         if LOG_LIK in draws:
@@ -34,7 +34,7 @@ class StanPredictor(Predictor):
         return {own: np.asarray(draws[name]) for name, own in names.items()}
 
     def posterior_predictive(self, draws: Variables, seed: int) -> dict[str, np.ndarray]:
-        """Return generated quantities such as ``y_rep``, by the name y; ``seed`` is that of ``from_stan`` instead."""
+        """Return generated quantities such as ``y_rep``, named y; the random seed is that of ``from_stan`` instead."""
         names = replicated(draws)
         require(
             names,
@@ -45,7 +45,7 @@ class StanPredictor(Predictor):
         return {own: np.asarray(draws[name]) for own, name in names.items()}
 
     def prior(self, size: int, seed: int) -> PriorDraws:
-        """Raise ``ValueError``: Stan does not tell prior from likelihood."""
+        """Raise ``ValueError``: Stan does not separate prior and likelihood."""
         raise ValueError(
             "prior=True needs a model that tells prior from likelihood; got a Stan program. To fix it, sample the same "
             "program without its likelihood, and take the posterior of that for the prior."
@@ -53,10 +53,10 @@ class StanPredictor(Predictor):
 
 
 def replicated(names: Any) -> dict[str, str]:
-    """Return the names of data that are made anew, such as y_rep, by those of the data, such as y."""
+    """Return the names of simulated data, such as y_rep, by those of the data, such as y."""
     return {name.removesuffix(REPLICATED): name for name in names if name.endswith(REPLICATED)}
 
 
 def observed_data(data: Mapping[str, Any], names: Any) -> dict[str, np.ndarray]:
-    """Return those of the data of a program that are made anew by a generated quantity, which ``names`` are."""
+    """Return the data of a program that a generated quantity simulates; ``names`` lists the quantities."""
     return {name: np.asarray(data[name]) for name in replicated(names) if name in data}

@@ -20,18 +20,18 @@ from sahmc.models.model import Model
 from sahmc.models.positions import called, flatten, structure
 
 ONE_BY_ONE = 256
-"""The largest number of chains whose starts are drawn one by one."""
+"""The maximum number of chains with starts drawn one by one."""
 
 
 class NoStartError(ValueError):
-    """The error of a run that is not told where chains start."""
+    """The error of a run without starts for its chains."""
 
 
 def starting_positions(model: Model, initvals: Any, chains: int, rng_key: jax.Array) -> tuple[jax.Array, Unravel]:
     """Return starting positions (chains, dim), and the map from one of them back to the user's structure.
 
-    ``initvals`` is one position, a list with one for each chain, a function of a key, or None for starts that the model
-    draws. For a model that names its variables it holds these in place of positions.
+    ``initvals`` is one position, a list with one for each chain, a function of a key, or None for starts drawn by the
+    model. If the model names its variables, these take the place of positions.
     """
     named_variables = None if initvals is None or model.unconstrain is None else partial(_position, model.unconstrain)
     if initvals is None:
@@ -71,15 +71,15 @@ def starting_positions(model: Model, initvals: Any, chains: int, rng_key: jax.Ar
 
 
 def prior_positions(model: Model, num: int, rng_key: jax.Array, like: Any) -> np.ndarray | None:
-    """Return draws of the prior as positions (num, dim), or None where the model cannot draw from it.
+    """Return draws from the prior as positions (num, dim), or None if the model cannot sample it.
 
-    They must be ``like`` other positions of the model.
+    They must have the structure and shapes of ``like``.
     """
     if model.draw_prior is None:
         return None
     try:
         one = model.draw_prior(rng_key)
-    except Exception:  # a distribution of the user's own that cannot be drawn from: chains start elsewhere
+    except Exception:  # a user's distribution that cannot be sampled: chains start elsewhere
         return None
     must = "draw_prior must return positions of the same structure and shapes as start"
     require(structure(one) == structure(like), must, structure(one), f"return {structure(like)}")
@@ -113,9 +113,9 @@ def _check_one(model: Model, position: Any, chains: int) -> None:
 def _drawn_together(
     draw: Callable[[Any], Any], unconstrain: Callable[[Any], Any] | None, chains: int, rng_key: jax.Array
 ) -> tuple[jax.Array, Unravel] | None:
-    """Return what ``starting_positions`` does for a function of a key, all chains at once, where there are many.
+    """Return the starts of all chains from a function of a key, computed at once; None if there are few chains.
 
-    None if the function is no function of JAX, or one that gives something else when it is called once more.
+    Also None if JAX cannot trace the function, or if it returns something else on a second call.
     """
     if chains <= ONE_BY_ONE:
         return None
@@ -128,7 +128,7 @@ def _drawn_together(
     last, _ = flatten(start(keys[-1]), f"the start of chain {chains - 1}")
     try:
         flat = jax.vmap(lambda key: ravel_pytree(start(key))[0])(keys)
-    except Exception:  # whatever the function cannot do with keys that JAX traces, it is called for each
+    except Exception:  # a function that cannot take traced keys is called for each key
         return None
     ends = np.stack([np.asarray(first), np.asarray(last)]) if first.shape == last.shape else np.zeros(0)
     same = flat.shape[1:] == first.shape and np.allclose(flat[np.array([0, -1])], ends, rtol=1e-4, atol=1e-6)
@@ -136,7 +136,7 @@ def _drawn_together(
 
 
 def finite_starts(chains: Any) -> np.ndarray:
-    """Tell for each chain whether all that its state holds is finite: energies and gradients, the prior's included.
+    """Tell for each chain whether its whole state is finite: energies and gradients, including the prior's.
 
     ``chains`` is a ``ChainState`` whose arrays lead with the chain.
     """
@@ -147,10 +147,10 @@ def finite_starts(chains: Any) -> np.ndarray:
 def check_starts(
     energy: Float[Array, " chains"], grad: Float[Array, "chains dim"] | None, base: BaseEnergy | None
 ) -> None:
-    """Raise ``ValueError`` for the first chain whose log density or gradient is not finite at its start.
+    """Raise ``ValueError`` for the first chain with a log density or gradient that is not finite at its start.
 
-    ``energy`` and ``grad`` are those on which the tilt acts, and ``base`` holds those of the prior, if it is apart.
-    Arrays lead with the chain.
+    ``energy`` and ``grad`` are those on which the tilt acts, and ``base`` holds those of the prior, if separate. Arrays
+    lead with the chain.
     """
     for name, value in {
         "log density": energy,

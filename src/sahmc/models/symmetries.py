@@ -1,4 +1,4 @@
-"""The symmetries of the posterior of a run, as that run uses them."""
+"""The symmetries of the posterior, as a run uses them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from sahmc.models.positions import Unpacker, named
 from sahmc.models.symmetry import Axes, Flip, Ids, Involution, Parted, Permute, Symmetry
 
 KINDS: dict[str, type[Parted]] = {"permute": Permute, "flip": Flip}
-"""The kinds of symmetry of parts, by the names that they have in files."""
+"""The kinds of symmetry of parts, by their names in files."""
 SAME = 1e-4
-"""The share of its size by which a variable may be off, by rounding, where it should be carried along."""
+"""The maximum relative error, from rounding, of a variable's image under a symmetry."""
 
 
 @dataclass(frozen=True)
@@ -26,29 +26,29 @@ class Symmetries:
     each: tuple[Symmetry, ...]
     """The symmetries, by names and axes."""
     ids: Ids
-    """The place in the flat position of each number of the arrays that have these names."""
+    """The index, in the flat position, of each number of the named arrays."""
     given: bool = False
-    """Whether they were given, and are to be used even if no mode has copies."""
+    """Whether the user gave them, so that they are used even if no mode has copies."""
 
     @property
     def group(self) -> Group:
-        """The group that they make."""
+        """The group they generate."""
         return make_group(self.each, self.ids)
 
     def only(self, group: Group) -> Symmetries:
-        """Return those whose exchanges and flips are in a group."""
+        """Return the symmetries whose exchanges and flips belong to a group."""
         theirs = _tables(group)
         kept = [one for one in self.each if _among(_tables(make_group([one], self.ids)), theirs)]
         return Symmetries(tuple(kept), self.ids)
 
     def random_copies(self, positions: np.ndarray, rng: np.random.Generator) -> Move:
-        """Return a random element of the group for each of some positions (..., dim)."""
+        """Return a random element of the group for each of the positions (..., dim)."""
         return self.group.random_copies(positions, rng)
 
     def of_variables(self, unpack: Unpacker, points: np.ndarray) -> tuple[Symmetry, ...]:
-        """Return the same symmetries of the variables that ``unpack`` makes, as they show at points (point, dim).
+        """Return the same symmetries for the variables of ``unpack``, as they act at points (point, dim).
 
-        Variables that no symmetry changes are in none; nor are those that change in ways that are no symmetry.
+        Variables that no symmetry changes are left out, and so are those that change in a way that is not a symmetry.
         """
         if unpack.constrain is None:
             return self.each
@@ -72,7 +72,7 @@ class Symmetries:
 def affine_map(name: str, values: np.ndarray, images: np.ndarray) -> Involution | None:
     """Return the map that carries vectors (point, dim) to their ``images``, if it moves, flips or shifts each number.
 
-    None if some number becomes what none of them is, up to sign and shift, or if the map does not undo itself.
+    None if some image is not one of the numbers up to sign and shift, or if the map is not its own inverse.
     """
     places, signs, shifts = [], [], []
     size = np.maximum(np.abs(values).max(axis=0), 1e-30)
@@ -100,9 +100,9 @@ def _flat(values: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def _carried(value: np.ndarray, images: Sequence[np.ndarray], symmetry: Parted) -> Axes | None:
-    """Return the axes along which a variable (point, ...) is carried along with a symmetry; None if it is not.
+    """Return the axes along which a symmetry permutes or flips a variable (point, ...); None if it does not.
 
-    ``images`` are the same variable where each generator of the symmetry was applied before.
+    ``images`` are the values of the variable after each generator of the symmetry.
     """
     if all(_same(value, image) for image in images):
         return None
@@ -123,7 +123,7 @@ def _carried(value: np.ndarray, images: Sequence[np.ndarray], symmetry: Parted) 
 
 
 def _tables(group: Group) -> list[np.ndarray]:
-    """Return what tells each exchange, flip and involution from others, as one array each."""
+    """Return arrays that identify the exchanges, flips and involutions, one for each."""
     exchanges = [np.concatenate([np.ravel(one.single), np.ravel(one.double)]) for one in group.exchanges]
     flips = [-1 - np.asarray(flip) for flip in group.flips]
     return [*exchanges, *flips, *(np.stack([one.places, one.sign]) for one in group.involutions)]
@@ -138,7 +138,7 @@ def _same(one: np.ndarray, two: np.ndarray) -> bool:
 
 
 def as_data(symmetries: Sequence[Symmetry]) -> list[dict[str, Any]]:
-    """Return symmetries as JSON can hold them."""
+    """Return symmetries in a form that JSON can hold."""
     names = {kind: name for name, kind in KINDS.items()}
     return [
         {"kind": names[type(one)], "names": list(one.names), "axis": [list(axes) for axes in one.axis]}
@@ -149,7 +149,7 @@ def as_data(symmetries: Sequence[Symmetry]) -> list[dict[str, Any]]:
 
 
 def from_data(data: Sequence[Any]) -> list[Symmetry]:
-    """Return what ``as_data`` made such data of."""
+    """Return the symmetries from the data of ``as_data``."""
     return [
         KINDS[one["kind"]](list(one["names"]), [tuple(axes) for axes in one["axis"]])
         if one["kind"] in KINDS

@@ -1,7 +1,7 @@
-"""Symmetries of a position: ways to exchange or to flip parts of it that leave a density as it is.
+"""Symmetries of a position: permutations or sign changes of its parts that leave a density unchanged.
 
-Components of a mixture, hidden states, hidden units and factors can change places, and factors their signs: every mode
-then has copies, K! of them for K components.
+Components of a mixture, hidden states, hidden units and factors can change places, and factors can change sign. This is
+label switching: every mode then has copies, K! of them for K components.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import numpy as np
 from sahmc._support.validate import require
 
 Axes = tuple[int, ...]
-"""The axes of an array along which it is permuted, all in the same way, or one along which it is flipped."""
+"""The axes along which an array is permuted, all in the same way, or the axis along which it is flipped."""
 
 Ids = Mapping[str, np.ndarray]
-"""Arrays like those of a position, by name, with the place of each number in the flat position."""
+"""Arrays like those of a position, by name, with the index of each number in the flat position."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,9 @@ class SignedMap:
     """A map of flat positions: x -> sign * x[places]."""
 
     places: np.ndarray
-    """The place from which each number comes."""
+    """The index from which each number comes."""
     sign: np.ndarray
-    """Its sign, 1 or -1."""
+    """The sign of each number, 1 or -1."""
 
     def __call__(self, flat: np.ndarray) -> np.ndarray:
         """Return the image of positions (..., dim)."""
@@ -41,24 +41,26 @@ class Symmetry(ABC):
 
     @abstractmethod
     def generators(self, ids: Ids) -> list[SignedMap]:
-        """Return the maps of which all others are made; ``ids`` are arrays with the place of each number."""
+        """Return the maps that generate all others; ``ids`` are arrays with the index of each number."""
 
 
 @dataclass(frozen=True)
 class Involution(Symmetry):
-    """A map that exchanges numbers, or changes their signs, and undoes itself: x -> shift + sign * x[places].
+    """A map that exchanges numbers or changes their signs, and is its own inverse: x -> shift + sign * x[places].
+
+    A function given as a symmetry becomes an ``Involution``.
 
     It is what a function becomes that is given as a symmetry.
     """
 
     name: str
-    """What it is called."""
+    """The name shown for it."""
     places: tuple[int, ...]
-    """The place from which each number comes."""
+    """The index from which each number comes."""
     sign: tuple[float, ...]
-    """Its sign, 1 or -1."""
+    """The sign of each number, 1 or -1."""
     shift: tuple[float, ...]
-    """What is added to it: 0 for numbers of a position; a share p may become 1 - p."""
+    """The shift of each number: 0 for numbers of a position; a share p may become 1 - p."""
 
     def __call__(self, flat: np.ndarray) -> np.ndarray:
         """Return the image of vectors (..., dim)."""
@@ -75,14 +77,15 @@ class Involution(Symmetry):
 
 @dataclass(frozen=True)
 class Parted(Symmetry):
-    """A symmetry by which parts change: what its arrays are called, and along which axes they change.
+    """A symmetry that acts on parts: the names of its arrays, and the axes of the parts.
 
     ``names``
-        The name of an array or a list of names, of those that change together: keys of a dict, joined by dots where
-        they are nested; "x" for a position that is one array.
+        The name of an array, or a list of names of arrays that change together. They are keys of a dict, joined by dots
+        where nested; "x" for a position that is one array.
     ``axis``
-        The axis along which they change, an int; or a list with an entry for each name, an int, a tuple of axes that
-        change in the same way, or () for an array that changes as a whole. Of one name, the entry will do. Default 0.
+        The axis of the parts, an int for all arrays, or a list with an entry for each name. An entry is an int, a tuple
+        of axes that change in the same way, or () for an array that changes as a whole. For a single name, pass the
+        entry itself. Default 0.
     """
 
     names: Any
@@ -125,7 +128,7 @@ class Permute(Parted):
     """Parts along an axis that may change places: components of a mixture, hidden states, hidden units."""
 
     def generators(self, ids: Ids) -> list[SignedMap]:
-        """Return the exchanges of neighbours."""
+        """Return the exchanges of neighbouring parts."""
         return [self._exchange(ids, k) for k in range(self.length(ids) - 1)]
 
     def _exchange(self, ids: Ids, part: int) -> SignedMap:
@@ -142,14 +145,14 @@ class Permute(Parted):
 
 
 class Flip(Parted):
-    """Parts along an axis, or whole arrays, whose sign may change: factors, with their scores."""
+    """Parts along an axis, or whole arrays, that may change sign: factors, with their scores."""
 
     def generators(self, ids: Ids) -> list[SignedMap]:
-        """Return the maps that change the sign of one part each."""
+        """Return the maps that flip one part each."""
         return [self._flip(ids, k) for k in range(self.length(ids))]
 
     def _flip(self, ids: Ids, part: int) -> SignedMap:
-        """Return the map that changes the sign of one part."""
+        """Return the map that flips one part."""
         sign = np.ones(_size(ids))
         for name, axes in self.pairs:
             mine = np.take(ids[name], part, axis=axes[0]) if axes else ids[name]
@@ -162,7 +165,7 @@ def _is_axis(value: Any) -> bool:
 
 
 def _entries(value: Any) -> tuple[Any, ...]:
-    """Return the entries of a list, or of anything else that has some; none if it has not."""
+    """Return the entries of a list or another iterable; empty for anything else."""
     try:
         return tuple(value)
     except TypeError:

@@ -1,4 +1,4 @@
-"""The search for symmetries: maps that leave the log density unchanged at random points, to rounding."""
+"""The search for symmetries: maps that leave the log density unchanged at random points, up to rounding."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from sahmc.models.positions import named
 from sahmc.models.symmetry import Axes, Flip, Ids, Involution, Parted, Permute, SignedMap, Symmetry
 
 POINTS, SPREAD = 8, 2.0
-"""The number of random points at which a map is tried, and how far they are from starts in each coordinate, as they
-are and in the model's own units."""
+"""The number of random points at which a map is tried, and their spread around starts in each coordinate, both in the
+given units and in the model's natural ones."""
 MAGNITUDES, MOST_LENGTHS = 10.0 ** np.arange(-18, 19), 64
-"""The lengths that are tried to find the model's own units, and the largest number of coordinates, or of groups of
-neighbours among them, that have units of their own."""
+"""The lengths tried in search of the natural units, and the maximum number of units: with more coordinates, neighbours
+share one."""
 ROUNDING, BAD_ROUNDING = 1e3, 1e7
-"""The largest change of the energy that counts as none at most points, in units of the rounding of the energies
-themselves, and at any: far from home a covariance may be nearly singular, and lose many digits."""
+"""The tolerances for a change of energy, relative to its rounding error: at most points, and at every point. Far from
+the mode a covariance may be nearly singular, and many digits are lost."""
 TELLING = 0.1
-"""The largest change in nats that may count as none where a symmetry is to be believed: where energies are so large
-that more is lost in their rounding, anything looks like one."""
+"""The maximum tolerance in nats at which a symmetry is believed. If the energies are so large that rounding exceeds it,
+any map looks like a symmetry."""
 MOST_CHOICES = 4096
-"""The largest number of ways to choose arrays and axes that are tried, fewest arrays first."""
+"""The maximum number of combinations of arrays and axes that are tried, fewest arrays first."""
 MOST_REVERSED = 2
-"""The largest number of arrays that may change sign when two parts of others change places."""
+"""The maximum number of arrays that may change sign when two parts of others change places."""
 QUICK_POINTS, QUICK = 4, 1e-4
-"""The number of points at which a map is looked at quickly, and the share of the energy by which it may change at half
-of them: in 32 bits, and far from where a model is at home, energies are not exact."""
+"""The number of points of the quick test, and the relative change of energy that it allows at half of them. The test
+runs in 32 bits, and energies are inexact far from the mode."""
 
 
 Energies = Callable[[np.ndarray], np.ndarray]
@@ -44,7 +44,7 @@ Energies = Callable[[np.ndarray], np.ndarray]
 
 
 def search_symmetries(trial: Trial, ids: Ids) -> tuple[Symmetry, ...]:
-    """Return the symmetries of positions whose arrays ``ids`` hold the place of each number."""
+    """Return the symmetries of positions; the arrays ``ids`` hold the index of each number."""
     lengths = sorted({size for part in ids.values() for size in part.shape if size > 1})
     found: list[Parted] = []
     for length in lengths:
@@ -58,10 +58,11 @@ def search_symmetries(trial: Trial, ids: Ids) -> tuple[Symmetry, ...]:
 
 
 class Trial:
-    """The points at which maps are tried, in 64 bits; a symmetry that is almost there must be told from one that is.
+    """The points at which maps are tried, in 64 bits, to distinguish exact symmetries from approximate ones.
 
-    ``starts`` are flat positions (start, dim) around which the model is looked at; ``unravel`` gives them the user's
-    structure. ``quick`` computes energies that may be wrong in the fifth digit: what they rule out is not tried.
+    ``starts`` are flat positions (start, dim) around which points are drawn; ``unravel`` maps one to the user's
+    structure. ``quick`` computes energies that may be wrong in the fifth digit; maps that fail with it are not tried
+    exactly.
     """
 
     def __init__(self, model: Model, starts: np.ndarray, unravel: Unravel, seed: int, quick: Energies | None = None):
@@ -71,7 +72,7 @@ class Trial:
         self._program = cache(lambda: trace_energy(model, unravel, jnp.asarray(starts[0]), False))
 
     def possible(self, maps: Sequence[SignedMap]) -> np.ndarray:
-        """Tell which of some maps may leave the energy as it is, by a quick look."""
+        """Tell which maps may leave the energy unchanged, by a quick test."""
         if self.quick is None:
             return np.full(len(maps), True)
         points = self.points[:QUICK_POINTS]
@@ -80,10 +81,10 @@ class Trial:
         return (_alike(energy[1:], energy[0], QUICK).mean(axis=1) >= 0.5) | ~np.isfinite(energy[0]).all()
 
     def holds(self, maps: Sequence[SignedMap]) -> np.ndarray:
-        """Tell which of some maps leave likelihood and prior as they are at all points where these are finite.
+        """Tell which maps leave likelihood and prior unchanged at all points where these are finite.
 
-        They must do so in the model's own units too, at points where it can be told: two units of a small number away
-        from a start, the likelihood may be so steep that an asymmetry of the prior is less than its rounding.
+        This is also tested in the model's natural units, at points where rounding is small enough. Two given units from
+        a start, the likelihood of a small parameter may be so steep that its rounding hides an asymmetry of the prior.
         """
         found = self._hold(maps, self.points, self._far)
         if found.any():
@@ -93,7 +94,7 @@ class Trial:
         return found
 
     def _hold(self, maps: Sequence[SignedMap], points: np.ndarray, before: np.ndarray) -> np.ndarray:
-        """Tell which maps leave the energies ``before`` (point, 2) of points as they are; all, if none is finite."""
+        """Tell which maps leave the energies ``before`` (point, 2) of points unchanged; all, if none is finite."""
         fine = np.isfinite(before).all(axis=1)
         if not fine.any():
             return np.ones(len(maps), bool)
@@ -110,7 +111,7 @@ class Trial:
 
     @cached_property
     def _near(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return points near the starts in the model's own units, where a symmetry can be told, and their energies."""
+        """Return points near the starts in natural units, with rounding too small to matter, and their energies."""
 
         def total(points: np.ndarray) -> np.ndarray:
             with np.errstate(invalid="ignore", over="ignore"):
@@ -130,13 +131,13 @@ class Trial:
 
 
 def _alike(after: np.ndarray, before: np.ndarray, rounding: float) -> np.ndarray:
-    """Tell where the energies ``after`` (map, point, 2) are those ``before`` (point, 2), to ``rounding``."""
+    """Tell where the energies ``after`` (map, point, 2) equal those ``before`` (point, 2), within ``rounding``."""
     with np.errstate(invalid="ignore"):
         return np.asarray((np.abs(after - before) <= rounding * (1 + np.abs(before))).all(axis=2))
 
 
 def _confirmed(trial: Trial, ids: Ids, length: int, kind: type[Parted], pairs: bool) -> list[Parted]:
-    """Return the symmetries of one kind among axes of one length; ``pairs`` tells whether two axes may go together."""
+    """Return the symmetries of one kind among axes of one length; with ``pairs``, two axes may change together."""
     choices: dict[str, list[Axes]] = {}
     for name, part in ids.items():
         axes = [axis for axis, size in enumerate(part.shape) if size == length]
@@ -148,7 +149,7 @@ def _confirmed(trial: Trial, ids: Ids, length: int, kind: type[Parted], pairs: b
 
 
 def _minimal(trial: Trial, ids: Ids, candidates: Sequence[Parted]) -> list[Parted]:
-    """Return those candidates that hold, but not those that are made of smaller ones."""
+    """Return the candidates that hold and are not composed of smaller ones."""
     if not candidates:
         return []
     maps = [one.generators(ids)[0] for one in candidates]
@@ -163,7 +164,9 @@ def _minimal(trial: Trial, ids: Ids, candidates: Sequence[Parted]) -> list[Parte
 
 
 def _exchanges_that_reverse(trial: Trial, ids: Ids, found: Sequence[Parted]) -> list[Involution]:
-    """Return symmetries that exchange two parts of some arrays and change the sign of others, not ``found`` apart.
+    """Return symmetries that exchange two parts of some arrays and flip others; arrays in ``found`` are left out.
+
+    An example is a mixture of two components with weights p and 1 - p.
 
     So do the components of a mixture of two whose weights are p and 1 - p.
     """
@@ -194,12 +197,12 @@ def _exchanges_that_reverse(trial: Trial, ids: Ids, found: Sequence[Parted]) -> 
 
 
 def _subsets(names: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return all subsets, the smallest first, as far as MOST_CHOICES go."""
+    """Return all subsets, the smallest first, up to MOST_CHOICES of them."""
     every = (some for size in range(1, len(names) + 1) for some in itertools.combinations(names, size))
     return list(itertools.islice(every, MOST_CHOICES))
 
 
 def places(unravel: Unravel, example: Any) -> Ids:
-    """Return the arrays that ``unravel`` makes of a flat position like ``example``, with the place of each number."""
+    """Return the arrays that ``unravel`` makes of a flat position like ``example``, with the index of each number."""
     whole = unravel(jnp.arange(len(example), dtype=example.dtype))
     return {name: np.asarray(leaf).astype(int) for name, leaf in named(whole).items()}

@@ -1,4 +1,4 @@
-"""Progress bars, one for each stage of a run, and how they look on a terminal."""
+"""Progress bars, one for each stage of a run, and their look on a terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from sahmc.run.progress import Progress, Report
 
 COMPILING, PREPARING = "compiling", "looking at what was found, compiling"
-"""What is said of a stage that has not made a move yet: the first one, and the others."""
+"""The note beside a stage that has not made a move yet: the first stage, and any later one."""
 
 
 @contextmanager
@@ -31,13 +31,13 @@ def make_bars(stages: dict[str, int], **options: Any) -> tuple[Any, Report]:
     from rich.text import Text
 
     class Rate(rich.ProgressColumn):
-        """A column that shows the moves a second, where a move is one of all chains together."""
+        """A column with the speed in moves per second; one move moves all chains."""
 
         def render(self, task: rich.Task) -> Text:
             return Text(moves_a_second(task), "dim")
 
     class Note(rich.ProgressColumn):
-        """A column that shows the note, divergences in red."""
+        """A column with the note, divergences in red."""
 
         def render(self, task: rich.Task) -> Text:
             note = Text(task.fields["note"], "dim")
@@ -57,12 +57,12 @@ def make_bars(stages: dict[str, int], **options: Any) -> tuple[Any, Report]:
     tasks = {name: display.add_task(name, total=total, start=False, note="") for name, total in stages.items() if total}
 
     order = list(tasks)
-    display.start_task(tasks[order[0]])  # what comes before the first report, compilation, counts
+    display.start_task(tasks[order[0]])  # compilation, before the first report, counts as well
     display.update(tasks[order[0]], note=COMPILING)
 
     def show(now: Progress) -> None:
         place = order.index(now.stage)
-        for earlier in order[:place]:  # it may have ended before its time
+        for earlier in order[:place]:  # it may have ended early
             display.update(tasks[earlier], completed=stages[earlier])
         display.start_task(tasks[now.stage])
         display.update(tasks[now.stage], completed=now.done, note=str(now))
@@ -74,6 +74,6 @@ def make_bars(stages: dict[str, int], **options: Any) -> tuple[Any, Report]:
 
 
 def moves_a_second(task: Any) -> str:
-    """Return the speed of a stage, a task of Rich, in words; nothing while it is not known."""
+    """Return the speed of a stage as text, empty while unknown; ``task`` is its Rich task."""
     speed = task.finished_speed or task.speed
     return "" if speed is None else f"{speed:,.0f}/s" if speed >= 10 else f"{speed:.2g}/s"

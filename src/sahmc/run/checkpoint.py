@@ -1,4 +1,4 @@
-"""A run that is kept in a folder: which run it is, and how to go on with it."""
+"""A run kept in a folder: its identity, and how to resume it."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from sahmc.run.journal import SPARE_BYTES, DiskJournal, Journal
 from sahmc.run.shared_journal import SharedJournal
 
 RUN, CALL = "run.json", "call.pickle"
-"""The files that tell which run it is, and hold the arguments of ``sample``."""
+"""The file that identifies the run, and the one with the arguments of ``sample``."""
 AGAIN = "call sahmc.sample again, with the same arguments and this checkpoint"
-"""The advice where stored arguments cannot be used."""
+"""The advice if the stored arguments cannot be used."""
 
 
 def stored_arguments(checkpoint: str | Path) -> dict[str, Any]:
-    """Return the arguments of ``sample`` with which the run in a folder was begun, or raise ``ValueError``.
+    """Return the arguments of ``sample`` that started the run in a folder, or raise ``ValueError``.
 
-    They were stored by pickle: read only what you trust.
+    They are pickled, so load only checkpoints you trust.
     """
     path = as_path(checkpoint, "checkpoint")
     require(_run_in(path) is not None, "a checkpoint holds a run", f"{path}, which holds none", "check the path")
@@ -42,10 +42,10 @@ def stored_arguments(checkpoint: str | Path) -> dict[str, Any]:
 
 
 def recorded(checkpoint: str | Path) -> dict[str, Any] | None:
-    """Return what a folder says of the run it holds: its identity and seed; None if there is no run in it yet.
+    """Return the identity and seed of the run in a folder, or None if it holds no run yet.
 
-    A folder that holds something else, or a damaged run, raises ``ValueError``; so does one in which a run cannot be
-    kept. (Of several processes only the first one writes, and it is asked later.)
+    Raises ``ValueError`` for a folder with other files, a damaged run, or a folder that is not writable. Of several
+    processes only the first one writes, so writability is checked later.
     """
     path = as_path(checkpoint, "checkpoint")
     about = _run_in(path)
@@ -55,7 +55,7 @@ def recorded(checkpoint: str | Path) -> dict[str, Any] | None:
 
 
 def _run_in(path: Path) -> dict[str, Any] | None:
-    """Return what a folder says of the run it holds, or None; what is no such folder raises ``ValueError``."""
+    """Return the record of the run in a folder, or None; raise ``ValueError`` if the folder holds something else."""
     try:
         text = (path / RUN).read_text()
     except FileNotFoundError:
@@ -96,10 +96,10 @@ def _run_in(path: Path) -> dict[str, Any] | None:
 def open_journal(
     checkpoint: str | Path | None, identity: Callable[[], Mapping[str, Any]], seed: Any, arguments: Mapping[str, Any]
 ) -> Journal:
-    """Return the journal of a run: in memory without a ``checkpoint``, else in that folder.
+    """Return the journal of a run: in memory without a ``checkpoint``, otherwise in that folder.
 
-    The other arguments are those of ``open_checkpoint``, the identity as a function that makes it. Where several
-    processes run together the first one has the folder.
+    ``identity`` is a function that returns the identity; the other arguments are those of ``open_checkpoint``. If
+    several processes run together, the first one owns the folder.
     """
     if jax.process_count() > 1:
         limits = {name: repr(arguments.get(name)) for name in ("until", "max_time", "max_gradients")}
@@ -121,27 +121,27 @@ def open_journal(
 def open_checkpoint(
     checkpoint: str | Path, identity: Mapping[str, Any], seed: Any, arguments: Mapping[str, Any]
 ) -> DiskJournal:
-    """Return the journal of a run in a folder: a new one, or that of the same run, begun earlier.
+    """Return the journal of a run in a folder, new or resumed.
 
-    ``identity`` holds all that the bits of the run depend on, and the run in the folder must have the same, but for the
-    number of draws. ``seed`` is what is recorded of the seed, and ``arguments`` are those of ``sample``, stored for
-    ``resume``.
+    ``identity`` holds everything that determines the bits of the run. A run already in the folder must have the same
+    identity; only the number of draws may differ. ``seed`` is the recorded form of the seed. ``arguments`` are those of
+    ``sample``, stored for ``resume``.
     """
     path = Path(checkpoint)
-    _run_in(path)  # what is not ours is refused before anything is written
+    _run_in(path)  # refuse a foreign folder before anything is written
     todo = "make space, or choose another folder"
     with told_of_space(path, SPARE_BYTES, todo):
         _make(path)
         lock = FolderLock(path)
     try:
-        known = _run_in(path)  # once more: another process may have been first
+        known = _run_in(path)  # again: another process may have been faster
         if known is None:
             lock.require_writable()
             with told_of_space(path, SPARE_BYTES, todo):
                 _begin(path, identity, seed, arguments)
         else:
             theirs = known["identity"]
-            identity = {**identity, "draws": theirs["draws"]}  # the first ones are the same, however many there are
+            identity = {**identity, "draws": theirs["draws"]}  # runs of different lengths share their first draws
             other = different(theirs, identity)
             require(
                 not other,
@@ -156,7 +156,7 @@ def open_checkpoint(
 
 
 def _make(path: Path) -> None:
-    """Make a folder unless it is there, or raise ``ValueError`` if that cannot be, but for want of space."""
+    """Make a folder if needed; raise ``ValueError`` if that fails, unless the disk is full."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -167,10 +167,10 @@ def _make(path: Path) -> None:
 
 
 def _begin(path: Path, identity: Mapping[str, Any], seed: Any, arguments: Mapping[str, Any]) -> None:
-    """Write down which run a folder is to hold."""
+    """Write the identity, seed and arguments of a new run to its folder."""
     try:
         write_whole(path / CALL, sealed(cloudpickle.dumps({**arguments, "random_seed": seed})))
-    except (pickle.PicklingError, TypeError, AttributeError, ValueError):  # the last from a pointer, as Stan's
+    except (pickle.PicklingError, TypeError, AttributeError, ValueError):  # the last from a pointer, as in Stan
         (path / CALL).unlink(missing_ok=True)  # `resume` says what to do then
     about = {"identity": dict(identity), "seed": seed}
     write_whole(path / RUN, json.dumps({"run": about, "checksum": digest(about)}, indent=1).encode())

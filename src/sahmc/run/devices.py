@@ -1,4 +1,4 @@
-"""The devices over which chains are split: one mesh axis, theta on all of them, integer counts summed over them."""
+"""The devices that share the chains: one mesh axis, theta copied to each, and integer counts summed over all."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from sahmc.run.hosts import replicated, told_of_losses
 from sahmc.run.move import RunState, Snapshot
 
 GROUPS = 8
-"""The groups of chains on CPUs, one after the other, where devices are named: the bits are then the same on 1, 2, 4 and
-8 of them, because each runs the same program for a group."""
+"""The number of groups of chains on CPUs, where devices are named. Groups run one after the other by the same program,
+so the bits are the same on 1, 2, 4 and 8 devices."""
 ALL = "all"
-"""What stands for all devices of all processes."""
+"""The word for all devices of all processes."""
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,13 @@ class Devices:
     """The devices on which chains move, of this process or of several."""
 
     mesh: Mesh | None = None
-    """The mesh over which chains are split; None if there is one device alone."""
+    """The mesh over which chains are split; None for a single device."""
     first: Any = None
-    """The device of this process for all else; None for JAX's default one."""
+    """The device of this process for everything else; None for JAX's default device."""
     groups: int | None = None
-    """The number of groups in which chains are taken one after the other, on all devices; None if they are not."""
+    """The number of groups over all devices, run one after the other; None if chains are not grouped."""
     check: bool = False
-    """Whether the first moves of each stage are compared with those on one device."""
+    """Whether the first moves of each stage are compared with the same moves on one device."""
 
     @property
     def num(self) -> int:
@@ -44,7 +44,7 @@ class Devices:
 
     @property
     def alone(self) -> Devices:
-        """One device, with the chains in the same groups."""
+        """A single device, with the chains in the same groups."""
         return Devices(None, self.first, self.groups)
 
     def split(self, loop: Callable[..., Any], state: RunState) -> Callable[..., Any]:
@@ -63,7 +63,7 @@ class Devices:
         )
 
     def everywhere(self, tree: Any) -> Any:
-        """Return arrays with a copy on each device."""
+        """Return arrays with a copy on every device."""
         return self._placed(tree, jax.tree.map(lambda _: P(), tree))
 
     def spread(self, state: RunState) -> RunState:
@@ -71,7 +71,7 @@ class Devices:
         return self._placed(state, _layout(state)[0])
 
     def whole(self, tree: Any) -> Any:
-        """Return arrays whole, in the memory of this process, if there are several devices; every process must ask."""
+        """Return whole arrays in this process's memory, if there are several devices; all processes call together."""
         if self.mesh is None:
             return tree
         mesh = self.mesh
@@ -85,7 +85,7 @@ class Devices:
             return jax.tree.map(fetched, tree)
 
     def _placed(self, tree: Any, layout: Any) -> Any:
-        """Return arrays that every process holds whole, placed on the devices by a pytree of specs."""
+        """Return arrays, which every process holds whole, placed on the devices by a pytree of specs."""
         if self.mesh is None:
             return tree
         mesh = self.mesh
@@ -98,7 +98,7 @@ class Devices:
 
 
 ONE = Devices()
-"""JAX's default device alone."""
+"""JAX's default device, alone."""
 
 
 def _layout(state: RunState) -> tuple[RunState, bool]:
@@ -113,9 +113,9 @@ def _layout(state: RunState) -> tuple[RunState, bool]:
 
 
 def parse_devices(devices: Any, check: Any, chains: int) -> Devices:
-    """Return what ``devices`` and ``check`` of ``sample`` stand for, or raise ``ValueError``.
+    """Return the devices that ``devices`` and ``check`` of ``sample`` describe, or raise ``ValueError``.
 
-    So many ``chains`` must be split evenly.
+    ``chains`` is the number of chains, which must divide evenly among them.
     """
     ok = check is None or (isinstance(check, str) and check == "serial")
     require(ok, 'check must be "serial" or None', check, "leave it out")

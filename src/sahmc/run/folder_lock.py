@@ -1,4 +1,4 @@
-"""The lock of a folder: one process at a time writes to a run."""
+"""A folder lock, so that only one process at a time writes to a run."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from sahmc._support.sealed_files import FULL, PART
 from sahmc._support.validate import require
 
 LOCK = "lock"
-"""The file that is held."""
+"""The name of the locked file."""
 
 
 class FolderLock:
-    """A folder that no other process writes to for as long as this is open; one that cannot be written to is read."""
+    """A folder reserved for this process while the lock is open; a folder that is not writable can only be read."""
 
     def __init__(self, folder: Path):
         self.folder, self.writable = folder, True
@@ -44,16 +44,16 @@ class FolderLock:
         )
 
     def close(self) -> None:
-        """Let others have the folder."""
+        """Close the lock, so that other processes may use the folder."""
         if self._file is not None:
             self._file.close()
 
 
 def _held(file: BinaryIO) -> bool:
-    """Tell whether an open file could be locked for this process."""
+    """Tell whether this process could lock an open file."""
     try:
         import fcntl
-    except ImportError:  # not a Unix: two processes on one checkpoint are not told apart
+    except ImportError:  # not Unix: two processes on one checkpoint are not detected
         return True
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

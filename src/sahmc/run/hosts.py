@@ -19,13 +19,13 @@ from jax.sharding import PartitionSpec as P
 from sahmc._support.validate import MOST, is_number, require, require_count
 
 HEARTBEAT_SECONDS = 60
-"""The seconds after which a process that does not answer counts as lost, if nothing else is asked for."""
+"""The default number of seconds after which an unresponsive process counts as lost."""
 START_SECONDS = 300
-"""The seconds to wait for all processes to start, if nothing else is asked for."""
+"""The default number of seconds to wait for all processes to start."""
 BLOCK_BYTES = 2**24
-"""The most bytes that processes exchange at once: each device holds those of all processes."""
+"""The maximum number of bytes exchanged at once: each device holds those of all processes."""
 LOST = ("gloo", "connection", "heartbeat", "coordination", "unavailable", "nccl", "socket", "peer", "deadline")
-"""What the errors of collectives and of the coordination service speak of, when another process is gone."""
+"""The words by which an error of a collective, or of the coordination service, is recognised as a lost process."""
 
 
 def join_hosts(
@@ -35,22 +35,22 @@ def join_hosts(
     *,
     timeout: float | None = None,
 ) -> None:
-    """Join this process with the others of a run, before anything else is done with JAX.
+    """Join this process with the others of a run; call it before anything else uses JAX.
 
-    Under Slurm, Open MPI or on a cloud's TPUs the arguments are found by themselves. ``sample`` then splits chains over
-    all devices of all processes, and every process, which must call it with the same arguments, has the whole result.
+    Under Slurm, Open MPI or on cloud TPUs you need no arguments. ``sample`` then splits the chains over all devices of
+    all processes. Every process must call it with the same arguments, and each gets the whole result.
 
     Parameters
     ----------
     coordinator_address
-        The host and the port of the first process, such as "node1:1234"; found by itself where None.
+        The host and port of the first process, such as "node1:1234"; detected if None.
     num_processes
-        The number of processes; found by itself where None.
+        The number of processes; detected if None.
     process_id
-        The number of this process, from 0; found by itself where None.
+        The index of this process, from 0; detected if None.
     timeout
-        The seconds after which a process that does not answer counts as lost, and JAX ends this one. It is also how
-        long to wait for all processes to start. If None, 60 for the one and 300 for the other.
+        The number of seconds after which an unresponsive process counts as lost, and JAX ends this one. Also how long
+        to wait for all processes to start. If None, 60 and 300 respectively.
     """
     ok = timeout is None or (is_number(timeout) and 10 <= timeout < MOST)
     require(ok, "timeout must be at least 10 seconds", timeout, "pass 60, say")
@@ -116,7 +116,7 @@ def _listening(address: str | None) -> str | None:
 
 
 def agreed(value: Any) -> Any:
-    """Return the value that the first process has, in all of them; any object that can be pickled."""
+    """Return, in every process, the first process's value, any object that can be pickled."""
     if jax.process_count() == 1:
         return value
     with told_of_losses():
@@ -133,7 +133,7 @@ def agreed(value: Any) -> Any:
 
 
 def agreed_or_stopped(number: int, stop: bool) -> tuple[int, bool]:
-    """Return the number that the first process has, and whether any of them asks to stop, in one exchange."""
+    """Return the first process's number, and whether any process asks to stop, in one exchange."""
     if jax.process_count() == 1:
         return number, stop
     asked = gathered(np.array([number, stop], np.int32))
@@ -141,7 +141,7 @@ def agreed_or_stopped(number: int, stop: bool) -> tuple[int, bool]:
 
 
 def gathered(array: np.ndarray) -> np.ndarray:
-    """Return the arrays of all processes (process, ...), which are of the same shape, in all of them."""
+    """Return the arrays of all processes (process, ...) in every process; their shapes must be equal."""
     first = {device.process_index: device for device in reversed(jax.devices())}
     mesh = Mesh(np.array([first[i] for i in range(jax.process_count())]), ("processes",))
     with told_of_losses():
@@ -150,18 +150,18 @@ def gathered(array: np.ndarray) -> np.ndarray:
 
 
 def replicated(array: jax.Array, mesh: Mesh) -> jax.Array:
-    """Return an array that is split over the devices of a mesh, with a copy of all of it on each device."""
+    """Return an array that is split over a mesh, with a full copy on each device."""
     return jax.jit(_same, out_shardings=NamedSharding(mesh, P()))(array)
 
 
 def _same(array: jax.Array) -> jax.Array:
-    """Return the array; a function of its own, so that it is compiled once for each shape."""
+    """Return the array; a named function, so that it is compiled once per shape."""
     return array
 
 
 @contextmanager
 def told_of_losses() -> Iterator[None]:
-    """Turn the error by which JAX tells of a lost process into one that says what to do."""
+    """Replace JAX's error about a lost process by one that says what to do."""
     try:
         yield
     except Exception as error:

@@ -1,4 +1,4 @@
-"""The identity of a run: all that its bits depend on, so that no run is taken for another."""
+"""The identity of a run: everything that determines its bits, so that no run is mistaken for another."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PLAIN = (
     *("draws", "tune", "chains", "thin", "target_accept", "theta", "adapt", "jumps", "reference"),
     *("has_prior", "prior_normalised"),
 )
-"""The settings that are compared, and told to the user, as they are."""
+"""The settings that are compared, and reported to the user, as they are."""
 HASHED = {
     "kernel": "the kernel",
     "tilt": "the tilt or its partition",
@@ -38,15 +38,15 @@ HASHED = {
     "symmetries": "the symmetries",
     "earlier": "the run from which it starts",
 }
-"""What is compared by checksums, in words."""
+"""The parts that are compared by checksum, with their names in messages."""
 SETTINGS = ("jax_enable_x64", "jax_default_prng_impl", "jax_threefry_partitionable", "jax_default_matmul_precision")
-"""The settings of JAX that change the bits of a run."""
+"""The JAX settings that affect the bits of a run."""
 
 
 def identity(ready: Prepared, seed: Any, kept: TracedFunction | None, save_warmup: bool) -> dict[str, Any]:
-    """Return all that the bits of a run depend on, as text, numbers and checksums that can be compared.
+    """Return everything that determines the bits of a run, as text, numbers and checksums.
 
-    ``seed`` is what is recorded of the seed, and ``kept`` the traced ``keep``.
+    ``seed`` is the recorded form of the seed, and ``kept`` is the traced ``keep``.
     """
     plan: Plan = ready.plan
     parts = {
@@ -76,7 +76,7 @@ def identity(ready: Prepared, seed: Any, kept: TracedFunction | None, save_warmu
 
 
 def different(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]:
-    """Return what differs between two identities, in words; ``theirs`` is that of a checkpoint."""
+    """Return the differences between two identities as text; ``theirs`` is that of a checkpoint."""
     ours = json.loads(json.dumps(ours))
     names = [name for name in {**theirs, **ours} if theirs.get(name) != ours.get(name)]
     if "data" in names or "program" in names:
@@ -90,9 +90,9 @@ def different(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]:
 
 
 def require_one_run(ours: Mapping[str, Any]) -> None:
-    """Raise ``ValueError`` in all processes unless they have the same identity, of which ``ours`` is that of this one.
+    """Raise ``ValueError`` in all processes unless all have the same identity; ``ours`` is this process's.
 
-    Chains of several processes share what they learn. With other data each would draw from a posterior of neither.
+    Chains of all processes learn together. If their data differed, no process would sample its own posterior.
     """
     seals = gathered(np.frombuffer(bytes.fromhex(digest(ours)), np.uint8))
     first = agreed(json.loads(json.dumps(ours)))
@@ -107,12 +107,12 @@ def require_one_run(ours: Mapping[str, Any]) -> None:
 
 
 def digest(identity: Mapping[str, Any]) -> str:
-    """Return one checksum of an identity, which every file of the run carries."""
+    """Return the checksum of an identity, which every file of the run carries."""
     return hashlib.blake2b(json.dumps(identity, sort_keys=True).encode(), digest_size=DIGEST_BYTES).hexdigest()
 
 
 def fingerprint(thing: Any) -> str:
-    """Return a checksum of a pytree: of the arrays in it, and of what is printed for the rest."""
+    """Return a checksum of a pytree: of its arrays, and of the printed form of the rest."""
     leaves, structure = jax.tree.flatten(thing)
     running = hashlib.blake2b(_printed(structure), digest_size=8)
     for leaf in leaves:
@@ -125,9 +125,9 @@ def fingerprint(thing: Any) -> str:
 
 
 def _values(ready: Prepared) -> list[Any]:
-    """Return energies and gradients at the starts and around them, near and far.
+    """Return energies and gradients at the starts and at points near and far around them.
 
-    They tell callbacks apart, which have no text, and all else that a program does not show.
+    They reveal differences that the traced program does not show, such as in callbacks, which have no text.
     """
     rng = np.random.default_rng(0)
     distance = np.resize([0.1, 1.0, 10.0], len(ready.positions))[:, None]
@@ -137,5 +137,5 @@ def _values(ready: Prepared) -> list[Any]:
 
 
 def _printed(thing: Any) -> bytes:
-    """Return what is printed for a thing, without the addresses in memory."""
+    """Return the printed form of an object, without memory addresses."""
     return re.sub(r"0x[0-9a-f]+", "", str(thing)).encode()

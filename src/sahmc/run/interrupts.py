@@ -1,7 +1,7 @@
-"""Interrupts: once there are draws, Ctrl-C ends a run early, and loses nothing.
+"""Interrupts: once there are draws, Ctrl-C ends a run early and loses nothing.
 
-Where several processes run together, Ctrl-C in one of them ends all at the same chunk: it is only noted, from the first
-move on, until they next meet. One that left at once would let the others wait for it.
+If several processes run together, Ctrl-C in one of them ends all of them at the same chunk. From the first move on it
+is only noted, until the processes next meet: one that left at once would keep the others waiting.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ from sahmc.run.hosts import agreed_or_stopped
 
 
 class Interrupts:
-    """The presses of Ctrl-C, which are heeded between steps once ``held``, and raise ``KeyboardInterrupt`` before."""
+    """The presses of Ctrl-C, noted for the next pause while ``held``, otherwise raised as ``KeyboardInterrupt``."""
 
     def __init__(self) -> None:
         self.pressed = False
         self.ended = False
-        """Whether a stage was asked to end, even if it was at its end just then: there is to be no further one."""
+        """Whether a stage was asked to end, even if it had just finished: no further stage is to begin."""
         self.free()
 
     def free(self) -> None:
-        """Let Ctrl-C raise ``KeyboardInterrupt`` from now on, unless other processes must be told of it first."""
+        """Let Ctrl-C raise ``KeyboardInterrupt`` from now on, unless other processes must learn of it first."""
         self.held = jax.process_count() > 1
 
     def hold(self) -> None:
-        """Let Ctrl-C only be noted from now on: whoever makes draws asks by ``heed``."""
+        """Let Ctrl-C only be noted from now on; the sampling loop checks for it with ``heed``."""
         self.held = True
 
     def heed(self, number: int = 0) -> tuple[int, bool]:
-        """Return a number as the first process has it, and whether Ctrl-C was pressed in any process.
+        """Return the first process's number, and whether Ctrl-C was pressed in any process.
 
-        All processes must ask at the same point, and then know of it.
+        All processes must call this at the same point; afterwards all know of the press.
         """
         number, stop = agreed_or_stopped(number, self.pressed)
-        self.pressed = self.pressed or stop  # it may have been pressed meanwhile
+        self.pressed = self.pressed or stop  # it may have been pressed since
         return number, stop
 
     @contextmanager
     def noted(self) -> Iterator[None]:
-        """Note a ``KeyboardInterrupt`` that is raised here, where other processes must be told of it first."""
+        """Note a ``KeyboardInterrupt`` raised inside this context, if other processes must learn of it first."""
         try:
             yield
         except KeyboardInterrupt:
@@ -55,7 +55,7 @@ class Interrupts:
             self.pressed = True
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """Take a signal."""
+        """Note a press of Ctrl-C, or raise ``KeyboardInterrupt`` unless ``held``."""
         if not self.held:
             raise KeyboardInterrupt
         if not self.pressed:
@@ -66,7 +66,7 @@ class Interrupts:
 
 @contextmanager
 def interrupts(found: Interrupts) -> Iterator[None]:
-    """Note the presses of Ctrl-C from here on; other threads than the main one get none, and leave signals alone."""
+    """Note presses of Ctrl-C inside this context; other threads than the main one receive none and change nothing."""
     usual = signal.getsignal(signal.SIGINT)
     mine = threading.current_thread() is threading.main_thread() and usual is signal.default_int_handler
     if mine:

@@ -1,8 +1,8 @@
 """The journal of a run: what its stages have done so far, in memory or on disk.
 
-A run is a fixed sequence of stages, each a loop of moves, and all that happens between them follows from what they
-return. So a run that was killed is resumed by running it again from the start, and every stage or part of one that is
-found on disk is handed back at once: nothing else need be saved, and the bits cannot differ.
+A run is a fixed sequence of stages, each a loop of moves. Everything between stages follows from what they return. So a
+run that was killed is resumed by running it again from the start. Every stage, or part of one, that is found on disk is
+returned at once. Nothing else needs to be saved, and the bits cannot differ.
 """
 
 from __future__ import annotations
@@ -30,90 +30,90 @@ from sahmc.run.stage_files import Stage, columns, mapped, parse_stage, read_stag
 from sahmc.run.stage_log import StageLog
 
 RECORD_SECONDS = 10.0
-"""The seconds between two records: the most that is lost."""
+"""The number of seconds between two records: the most work that can be lost."""
 SPARE_BYTES = 2**20
-"""The bytes that a run takes besides its draws."""
+"""The disk space in bytes that a run needs besides its draws."""
 ASKED = "draws.json"
-"""The file that holds the last goal of each pass."""
+"""The file with the last goal of each pass."""
 OURS = re.compile(r"[0-9]{3}-[a-z]+\.(state|rows)")
-"""The names of the files of stages that go on, have many rows, or made the draws."""
+"""The pattern of the files of single stages: a stage in progress, one with many rows, or one that made the draws."""
 LOG, RESULT = "stages.log", "result"
-"""The file of stages that are behind the run, and that of what a complete run has led to."""
+"""The file of finished stages, and the file with the result of a complete run."""
 DRAWS = "draw"
 """The stage that makes the draws of the run."""
 LOGGED_BYTES = 2**24
-"""The most bytes of rows with which a stage goes into the log."""
+"""The maximum size in bytes of the rows of a stage that is moved to the log."""
 
 
 class Goal(NamedTuple):
-    """What a pass of a run is to do, and all that has led to it which the draws themselves do not tell."""
+    """The goal of a pass of a run, with what led to it that the draws do not show."""
 
     draws: int
-    """The draws of each chain."""
+    """The number of draws of each chain."""
     request: str = ""
-    """The precision and the limits for which there is a further round; empty in the first one."""
+    """The precision and limits that call for a further round; empty in the first round."""
     looked: int = 0
-    """The gradients spent on looking for modes in the draws of earlier rounds."""
+    """The number of gradients spent on searching for modes in the draws of earlier rounds."""
 
 
 class StageProgress(NamedTuple):
-    """The progress of a stage: its moves, where they led, and sums over them."""
+    """The progress of a stage: its moves, the state they led to, and sums over them."""
 
     moves: int
     """The number of moves made."""
     state: Any
-    """The state of the run after them, a pytree of arrays."""
+    """The state of the run after these moves, a pytree of arrays."""
     visits: np.ndarray
     """The visits to each region."""
     counts: Counts
     """Counts over the moves."""
     mechanical_acceptance: float
-    """The sum over trajectories of the acceptance that step sizes are tuned on."""
+    """The acceptance probability used to tune step sizes, summed over trajectories."""
     rows: int
-    """The number of draws that were stored."""
+    """The number of draws stored."""
     trace: ThetaTrace | None
-    """theta and round trips at some moments, if they are recorded."""
+    """theta and round trips at some moments, if recorded."""
 
 
 class Journal:
-    """The journal of a run that is not kept on disk: stages begin at their beginning, and draws stay in memory."""
+    """The journal of a run that is not kept on disk: every stage starts afresh, and draws stay in memory."""
 
     seconds = 0.0
-    """The seconds that earlier processes spent on this run."""
+    """The time in seconds that earlier processes spent on this run."""
     asked: tuple[Goal, ...] = ()
     """The last goal of each pass of the run."""
 
     def ask(self, number: int, goal: Goal) -> None:
-        """Note what pass ``number``, counted from 0, is to do."""
+        """Note the goal of pass ``number``, counted from 0."""
         self.asked = (*self.asked[:number], goal)
 
     def aim(self, number: int, draws: int) -> None:
-        """Note that pass ``number`` is to make more or fewer draws than it was asked for."""
+        """Note that pass ``number`` is to make another number of draws than before."""
         self.ask(number, self.asked[number]._replace(draws=draws))
 
     def ask_for(self, draws: int) -> None:
-        """Note that the last pass is to make so many draws of each chain; a run that is complete keeps those it has."""
+        """Note that the last pass is to make ``draws`` draws of each chain; a complete run keeps those it has."""
         if self.asked and (self.asked[-1].draws < draws or self.read_result() is None):
             self.aim(len(self.asked) - 1, draws)
 
     def begin(self, name: str, so_far: StageProgress, structure: PyTreeDef, rows: int) -> StageProgress:
-        """Begin a stage, and return what is known of it: ``so_far`` if nothing is.
+        """Begin a stage, and return its recorded progress, or ``so_far`` if there is none.
 
-        ``structure`` is the pytree structure of its draws, and ``rows`` is how many will be stored.
+        ``structure`` is the pytree structure of its draws, and ``rows`` is the number of draws to store.
         """
         self.so_far = so_far
         self._parts: list[Any] = []
         return so_far
 
     def reopen(self, so_far: StageProgress, draws: Any, rows: int) -> StageProgress:
-        """Go on with the last stage, which was ended at ``so_far`` with ``draws``, until ``rows`` are stored."""
+        """Go on with the last stage, which ended at ``so_far`` with ``draws``, until ``rows`` draws are stored."""
         self.so_far, self._parts = so_far, [draws]
         return so_far
 
     def add(self, so_far: StageProgress, draws: Any) -> None:
-        """Record that the stage has gone on.
+        """Record the stage's new progress.
 
-        ``draws`` are those kept since it was last recorded, a pytree of arrays (draw, chain, ...), or None.
+        ``draws`` are those made since the last record, a pytree of arrays (draw, chain, ...), or None.
         """
         if draws is not None:
             self._parts.append(draws)
@@ -130,11 +130,11 @@ class Journal:
         return jax.tree.map(lambda *parts: np.concatenate(parts)[:rows], *self._parts)
 
     def read_result(self) -> bytes | None:
-        """Return what ``write_result`` has written; None if nothing was."""
+        """Return what ``write_result`` wrote; None if nothing was written."""
         return None
 
     def write_result(self, content: bytes) -> None:
-        """Write down what the run has led to, once it is complete; a journal in memory has no need of that."""
+        """Write the result of a complete run; a journal in memory has no need to."""
 
     def drawn(self, stage: int, structure: PyTreeDef) -> Any:
         """Return the draws of a stage of a complete run, as ``draws`` does; None if they are not here."""
@@ -147,11 +147,13 @@ class Journal:
 class DiskJournal(Journal):
     """The journal of a run that is kept in a folder.
 
-    A stage that goes on has two files there: a ``.state``, which is replaced every few seconds, and ``.rows``, to which
-    draws are added, one row each. A state holds the checksum of the rows that belong to it, its own, and the digest of
-    the run's identity. Once the next stage begins, both go into the log of stages, one file, unless there are many rows
-    or they are the draws of the run. A stage that does not agree with its checksum is forgotten, and so are all after
-    it; one of another run is refused.
+    A stage in progress has two files: ``.state``, replaced every few seconds, and ``.rows``, to which draws are
+    appended, one row each. A state holds its own checksum, that of the rows that belong to it, and the digest of the
+    run's identity.
+
+    Once the next stage begins, both files move into one log of stages. They stay if there are many rows, or if these
+    are the draws of the run. A stage that fails its checksum is discarded, with all later stages. A stage of another
+    run is refused.
     """
 
     def __init__(self, folder: Path, run: str, lock: FolderLock):
@@ -165,7 +167,7 @@ class DiskJournal(Journal):
         self.asked = asked_in(folder)
 
     def ask(self, number: int, goal: Goal) -> None:
-        """Note what a pass is to do, on disk as well."""
+        """Note the goal of a pass, on disk as well."""
         before = self.asked
         super().ask(number, goal)
         if self.asked != before:
@@ -173,9 +175,9 @@ class DiskJournal(Journal):
             write_whole(self._folder / ASKED, sealed(json.dumps(self.asked).encode()))
 
     def begin(self, name: str, so_far: StageProgress, structure: PyTreeDef, rows: int) -> StageProgress:
-        """Begin a stage, and return what is on disk of it: ``so_far`` if nothing is.
+        """Begin a stage, and return its progress on disk, or ``so_far`` if there is none.
 
-        ``structure`` is the pytree structure of its draws, and ``rows`` is how many will be stored.
+        ``structure`` is the pytree structure of its draws, and ``rows`` is the number of draws to store.
         """
         self._move_to_log()
         self._stage, self._name = self._stage + 1, name
@@ -201,14 +203,14 @@ class DiskJournal(Journal):
         return self.so_far
 
     def reopen(self, so_far: StageProgress, draws: Any, rows: int) -> StageProgress:
-        """Go on with the last stage, from what is on disk of it."""
+        """Go on with the last stage from its record on disk."""
         self._stage -= 1
         return self.begin(self._name, so_far, self._structure, rows)
 
     def add(self, so_far: StageProgress, draws: Any) -> None:
-        """Record that the stage has gone on: write ``draws`` made since, if any, and now and then the state."""
+        """Record the stage's new progress: write any new ``draws`` at once, and the state every few seconds."""
         self._lock.require_writable()
-        running = self._hash.copy()  # Ctrl-C may come at any point: rows count once hash and so_far agree on them
+        running = self._hash.copy()  # Ctrl-C may come at any point: rows count once hash and so_far agree
         if draws is not None and so_far.rows > self.so_far.rows:
             leaves = jax.tree.leaves(draws)
             if self._dtype is None:
@@ -227,7 +229,7 @@ class DiskJournal(Journal):
             self._write()
 
     def end(self) -> None:
-        """End the stage, for good or for now, with all that it has done on disk."""
+        """End the stage, for good or for now, with everything on disk."""
         if self._noted < self.so_far.moves:
             self._write()
         if self._rows is not None:
@@ -235,7 +237,7 @@ class DiskJournal(Journal):
             self._rows = None
 
     def draws(self) -> Any:
-        """Return the draws of the stage, a pytree of arrays (draw, chain, ...) that stay on disk; None without any."""
+        """Return the draws of the stage, a pytree of arrays (draw, chain, ...) left on disk; None if there are none."""
         if not self.so_far.rows:
             return None
         if self._logged is not None:
@@ -244,23 +246,23 @@ class DiskJournal(Journal):
 
     @property
     def stage(self) -> int:
-        """The number of the stage that was begun last."""
+        """The number of the last stage begun."""
         return self._stage
 
     def read_result(self) -> bytes | None:
-        """Return what ``write_result`` has written for this run; None if nothing was, or it is damaged."""
+        """Return what ``write_result`` wrote for this run; None if there is nothing, or it is damaged."""
         content = unsealed(self._folder / RESULT)
         run = self._run.encode()
         return content[len(run) :] if content is not None and content.startswith(run) else None
 
     def write_result(self, content: bytes) -> None:
-        """Write down what the run has led to, once it is complete, so that it need not be gone through again."""
+        """Write the result of a complete run, so that it need not be recomputed."""
         if self._lock.writable:
             with told_of_space(self._folder, len(content), "make space and call sample or resume again"):
                 write_whole(self._folder / RESULT, sealed(self._run.encode() + content))
 
     def drawn(self, stage: int, structure: PyTreeDef) -> Any:
-        """Return the draws of a stage of a complete run, which stay on disk; None if they are not whole."""
+        """Return the draws of a stage of a complete run, which stay on disk; None if they are damaged or missing."""
         stem = self._folder / f"{stage:03d}-{DRAWS}"
         found = read_stage(stem)
         if found is None or found.dtype is None:
@@ -269,18 +271,18 @@ class DiskJournal(Journal):
         return columns(mapped(stem, found.dtype, found.about["rows"]), structure)
 
     def close(self) -> None:
-        """Close the files, so that another process may go on with the run."""
+        """Close the files, so that another process may continue the run."""
         if self._rows is not None:
             with suppress(OSError):  # rows that could not be written do not count
                 self._rows.close()
         self._lock.close()
 
     def _size(self) -> int:
-        """Return the bytes of the rows that count."""
+        """Return the size in bytes of the rows recorded so far."""
         return self.so_far.rows * self._dtype.itemsize if self._dtype is not None else 0
 
     def _write(self) -> None:
-        """Write the rows first, and then, in one stroke, the state that holds their checksum."""
+        """Write the rows first, then replace, in one step, the state that holds their checksum."""
         assert self._rows is not None
         with self._room():
             self._rows.flush()
@@ -289,7 +291,7 @@ class DiskJournal(Journal):
         self._written, self._noted = time.monotonic(), self.so_far.moves
 
     def _content(self, **rows: Any) -> bytes:
-        """Return what is written about the stage, with its ``rows`` if they are to be there too."""
+        """Return the record of the stage as bytes; ``rows``, if given, are included."""
         about = {
             "run": self._run,
             "moves": self.so_far.moves,
@@ -307,7 +309,7 @@ class DiskJournal(Journal):
         return buffer.getvalue()
 
     def _move_to_log(self) -> None:
-        """Move the stage that is behind the run from its two files to the log, unless it has to stay where it is."""
+        """Move the files of the finished stage to the log, unless they must stay where they are."""
         if self._stage < 0 or self._logged is not None or not self._lock.writable:
             return
         if self._stem.name.endswith(DRAWS) or self._size() > LOGGED_BYTES or self.so_far.rows < self._planned:
@@ -317,17 +319,17 @@ class DiskJournal(Journal):
         with self._room():
             self._log.add(self._stage, self._content(**rows))
         for path in paths:
-            with suppress(PermissionError):  # where a file cannot go while its rows are looked at
+            with suppress(PermissionError):  # some systems cannot delete a file that is in use
                 path.unlink(missing_ok=True)
 
     def _room(self) -> AbstractContextManager[None]:
-        """Return a context in which a full disk is told of, with what the stage still needs."""
+        """Return a context that reports a full disk, with the space the stage still needs."""
         left = (self._planned - self.so_far.rows) * (0 if self._dtype is None else self._dtype.itemsize)
         todo = "make space and call sample or resume again: the run goes on from its last record"
         return told_of_space(self._folder, left + SPARE_BYTES, todo)
 
     def _recall(self, fresh: StageProgress) -> StageProgress | None:
-        """Return what is on disk of this stage, or None if it is not whole; ``fresh`` is the stage at its beginning."""
+        """Return the stage's progress on disk, None if incomplete; ``fresh`` is its progress at the beginning."""
         logged = self._log.read(self._stage)
         self._logged = None if logged is None else parse_stage(logged)
         found = self._logged or read_stage(self._stem)
@@ -350,7 +352,7 @@ class DiskJournal(Journal):
         )
 
     def _require_ours(self, found: Stage, stem: Path) -> None:
-        """Raise ``ValueError`` if a stage is of another run."""
+        """Raise ``ValueError`` if a stage belongs to another run."""
         require(
             found.about["run"] == self._run,
             f"all files in {self._folder} must be of the run that is described in it",
@@ -360,14 +362,14 @@ class DiskJournal(Journal):
 
 
 def asked_in(folder: Path) -> tuple[Goal, ...]:
-    """Return the last goal of each pass of the run in a folder; none if that is not known."""
+    """Return the last goal of each pass of the run in a folder; empty if unknown."""
     found = unsealed(folder / ASKED)
     asked = [] if found is None else json.loads(found)
     return tuple(Goal(*goal) if isinstance(goal, list) else Goal(goal) for goal in asked)
 
 
 def _seconds(folder: Path, log: StageLog) -> float:
-    """Return the seconds spent on the run so far, by its last record."""
+    """Return the seconds spent on the run so far, according to its last record."""
     files = sorted(folder.glob("[0-9][0-9][0-9]-*.state"))
     found = (unsealed(files[-1]) if files else None, log.last)
     return max([float(parse_stage(content).about["seconds"]) for content in found if content is not None], default=0.0)

@@ -1,4 +1,4 @@
-"""The limits of a run: the time and the gradients that it may take."""
+"""The limits of a run: how much time and how many gradients it may take."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from typing import Any
 from sahmc._support.validate import is_number, require
 
 RESERVE = 0.05
-"""The share of the time that is kept for looking at the draws, before it is known how long that takes."""
+"""The share of the time reserved for the analysis of the draws, until its duration is known."""
 LOOKS = 1.5
-"""The time that is kept for the last look at the draws, in units of what it should take: it ends with all findings."""
+"""The safety factor on the expected duration of the last analysis, which ends with all findings."""
 FEWEST_DRAWS = 10
-"""The draws of each chain that are made in any case, or all if fewer are asked for."""
+"""The minimum number of draws of each chain, made whatever the limits; all of them, if fewer are requested."""
 
 
 @dataclass
 class Limits:
-    """The seconds and the gradients that a call may take, both infinite if they are not limited."""
+    """The seconds and gradients that a call may take, infinite if not limited."""
 
     max_time: float = math.inf
-    """The seconds, from the beginning of the call."""
+    """The time limit in seconds, from the beginning of the call."""
     max_gradients: float = math.inf
-    """The gradients, those of the warm-up included, but not those of a look for modes in the draws."""
+    """The maximum number of gradients, including the warm-up, but not the search for modes in the draws."""
     began: float = field(default_factory=time.monotonic)
-    """When the call began."""
+    """The time at which the call began."""
     reserve: float | None = None
-    """The seconds that it takes to look at the draws; None while that is not known."""
+    """The seconds that the analysis of the draws takes; None while unknown."""
 
     @property
     def are_none(self) -> bool:
-        """Whether nothing is limited."""
+        """Whether there is no limit."""
         return math.isinf(self.max_time) and math.isinf(self.max_gradients)
 
     @property
     def deadline(self) -> float:
-        """When to stop making draws."""
+        """The time at which to stop making draws."""
         reserve = RESERVE * self.max_time if self.reserve is None else self.reserve
         return math.inf if math.isinf(self.max_time) else self.began + self.max_time - reserve
 
@@ -47,10 +47,10 @@ class Limits:
         return time.monotonic() > self.deadline
 
     def keep_time(self, rows: int, pace: float, looking: float) -> None:
-        """Keep time for a look at all the draws there will be when it is time to stop.
+        """Hold back time to analyse all draws that will exist when time is up.
 
-        There are ``rows`` draws of each chain, each of which took ``pace`` seconds, and to look at all took
-        ``looking``.
+        There are ``rows`` draws of each chain so far. Each took ``pace`` seconds, and analysing all of them took
+        ``looking`` seconds.
         """
         look = LOOKS * looking / rows
         left = self.began + self.max_time - time.monotonic()
@@ -58,9 +58,9 @@ class Limits:
         self.reserve = look * (rows + more)
 
     def affordable(self, draws: int, spent: int, each: float) -> int:
-        """Return how many draws may be made of those that are asked for, if each costs ``each`` gradients.
+        """Return the affordable number out of ``draws`` draws, if each costs ``each`` gradients.
 
-        ``spent`` gradients were spent before.
+        ``spent`` gradients are spent already.
         """
         if math.isinf(self.max_gradients):
             return draws
@@ -68,7 +68,7 @@ class Limits:
 
 
 def make_limits(max_time: Any, max_gradients: Any) -> Limits:
-    """Check the arguments of ``sample``, and return the limits from now on; None is no limit."""
+    """Check the arguments of ``sample``, and return limits that start now; None means no limit."""
     for value, name in ((max_time, "max_time"), (max_gradients, "max_gradients")):
         ok = value is None or (is_number(value) and value > 0)
         require(ok, f"{name} must be a positive number", value, "pass a number, or leave it out")

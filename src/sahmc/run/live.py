@@ -1,4 +1,4 @@
-"""The parts of a run that its result can still ask, for as long as the process lives."""
+"""The parts of a run that its result can still use, for as long as the process lives."""
 
 from __future__ import annotations
 
@@ -26,37 +26,37 @@ from sahmc.tilt.target import ChainState, TiltedTarget
 from sahmc.tilt.tilts import NoTilt
 
 DRAWS_AT_ONCE = 4096
-"""The number of draws that are moved at once."""
+"""The number of draws moved at once."""
 CHECKED_DRAWS = 128
-"""The number of draws whose energies are computed with twice the digits."""
+"""The number of draws whose energies are recomputed with twice the digits."""
 COPIED_DRAWS = 512
-"""The number of draws whose copies are checked to have the same energy."""
+"""The number of draws whose copies are compared in energy."""
 
 
 @dataclass(frozen=True)
 class Live:
-    """The model, the kernel and the modes as they were at the end of a run."""
+    """The model, the kernel and the modes at the end of a run."""
 
     setup: Setup
     """The model, the tilt and the kernel."""
     step_scale: Float[Array, " levels"]
     """The step size at each level, as a multiple of the kernel's."""
     finder: ModeFinder
-    """The finder, with the draws it knew when the warm-up ended."""
+    """The mode finder, with the draws it had at the end of the warm-up."""
     modes: Modes
-    """The modes that were known then."""
+    """The modes known at that time."""
     unpack: Unpacker
     """The map from vectors to positions or named variables."""
     positions: np.ndarray | None
-    """The positions as vectors (chain, draw, dim); None if only some function of them was kept."""
+    """The positions as vectors (chain, draw, dim); None if only a function of them was kept."""
     warm: Any = None
     """The outcome of the warm-up, from which another run may start."""
     further: Callable[..., Any] | None = None
-    """The function that makes more draws, so many of each chain, and returns a new result."""
+    """A function (draws, progressbar) that adds this many draws to each chain and returns a new result."""
     predictor: Predictor | None = None
-    """The object that tells how likely each observation is, and simulates data; None if the model has none."""
+    """The object that computes the likelihood of each observation and simulates data; None if the model has none."""
     _assigned: list[ModeAssignment] = field(default_factory=list, repr=False)
-    """The answer of ``assign_modes``, once it was asked for."""
+    """The answer of ``assign_modes``, once computed."""
 
     @property
     def has_positions(self) -> bool:
@@ -64,12 +64,12 @@ class Live:
         return self.positions is not None
 
     def folded_positions(self) -> np.ndarray:
-        """Return the positions as vectors, (chain, draw, dim), no two of them copies if modes have any."""
+        """Return the positions as vectors (chain, draw, dim), each carried to one copy if modes have copies."""
         assert self.positions is not None
         return self.positions if self.finder.fold is None else self.finder.fold(np.asarray(self.positions))
 
     def structured_positions(self) -> Any:
-        """Return these in the structure of the start, arrays (chain, draw, ...)."""
+        """Return these positions in the structure of the start, arrays (chain, draw, ...)."""
         return split(self.folded_positions(), self.unpack.unravel)
 
     def extend(self, draws: int, progressbar: bool) -> Any:
@@ -78,7 +78,7 @@ class Live:
         return self.further(draws, progressbar)
 
     def assign_modes(self, draws: DrawRecord) -> ModeAssignment:
-        """Return the modes in the draws of this run; they are looked for only once."""
+        """Return the modes in the draws of this run; the search is made only once."""
         if not self._assigned:
             self._assigned.append(self.find_modes(draws)[0])
         return self._assigned[0]
@@ -96,9 +96,9 @@ class Live:
         return found._replace(lowest=tuple(jax.tree.leaves(self.unpack.all(minimum)))), spent
 
     def rounding(self, minima: np.ndarray) -> tuple[float, Any]:
-        """Return the nats by which the log density is off, for rounding, where that is worst, and the variables there.
+        """Return the largest rounding error of the log density, in nats, and the variables where it occurs.
 
-        It is looked at some draws, and at the ``minima`` (mode, dim) of modes.
+        It is evaluated at some draws and at the ``minima`` (mode, dim) of modes.
         """
         assert self.positions is not None
         some = _some(self.positions, CHECKED_DRAWS)
@@ -108,7 +108,7 @@ class Live:
         return float(off[worst]), jax.tree.map(lambda x: x[0], self.unpack.all(points[worst : worst + 1]))
 
     def asymmetry(self, log_weight: np.ndarray) -> tuple[int, int]:
-        """Return at how many draws of the posterior a random copy has another energy, and how many were looked at."""
+        """Return the number of posterior draws whose random copy has a different energy, and the number checked."""
         fold = self.finder.fold
         if fold is None or self.positions is None:
             return 0, 0
@@ -117,9 +117,9 @@ class Live:
         return int(unlike(self.finder.energy_fn, points, move).sum()), len(points)
 
     def rejuvenate(self, index: tuple[np.ndarray, ...], moves: int, seed: int) -> Rejuvenated:
-        """Return some draws after ``moves`` plain moves of the kernel each, without the tilt.
+        """Return some draws after ``moves`` plain kernel moves each, without the tilt.
 
-        ``index`` holds the chain and the number of each draw, and ``seed`` is for the moves.
+        ``index`` holds the chain and the number of each draw, and ``seed`` seeds the moves.
         """
         assert self.positions is not None
         kernel = plain(self.setup.kernel)
@@ -137,7 +137,7 @@ class Live:
 
 
 def _some(positions: np.ndarray, num: int) -> np.ndarray:
-    """Return about so many of positions (chain, draw, dim), evenly chosen, as (draw, dim)."""
+    """Return about ``num`` of the positions (chain, draw, dim), evenly spaced, as (draw, dim)."""
     chains, draws = positions.shape[:2]
     return np.asarray(positions[np.unravel_index(np.linspace(0, chains * draws - 1, num).astype(int), (chains, draws))])
 
@@ -150,7 +150,7 @@ def _moved(
     target: TiltedTarget,
     moves: Int[Array, ""] | int,
 ) -> ChainState:
-    """Return chains that started from ``positions`` after ``moves`` moves."""
+    """Return chains started from ``positions`` after ``moves`` moves."""
     step = jax.vmap(lambda key, state: kernel.step(key, state, target)[0])
 
     def body(i: Any, states: Any) -> Any:

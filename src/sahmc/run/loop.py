@@ -1,4 +1,4 @@
-"""The compiled loop of moves, run in chunks between which Python looks at what was done."""
+"""The compiled loop of moves, run in chunks; Python looks at the outcome between chunks."""
 
 from __future__ import annotations
 
@@ -34,16 +34,17 @@ from sahmc.run.move import (
 )
 
 CHUNK_SECONDS = 0.3
-"""The seconds that a chunk is to take."""
+"""The intended duration of a chunk, in seconds."""
 FIRST_CHUNK, LONG_FIRST_CHUNK = 16, 256
-"""The moves of the first chunk of a run, before it is known how long moves take, and the most of a later stage."""
+"""The number of moves in the first chunk of a run, before their speed is known, and the maximum in that of a later
+stage."""
 CHUNK_BYTES = 2**26
-"""The most bytes of draws for which a chunk has room."""
+"""The maximum number of bytes of draws in a chunk."""
 CHUNK_DRAWS = 2048
-"""The most draws for which a chunk has room."""
+"""The maximum number of draws in a chunk."""
 BLOCK, BLOCK_NUMBERS = 16, 2**24
-"""The moves for which random numbers are made at once, and the most of these numbers; an accelerator makes these moves
-without asking whether to go on, for which it would have to wait."""
+"""The number of moves for which random numbers are generated at once, and the maximum of these numbers. An accelerator
+always makes the whole block of moves, since checking whether to stop would make it wait."""
 SNAPSHOTS = 64
 """The number of moments of a stage at which theta is recorded."""
 
@@ -62,9 +63,9 @@ def run_chunk(
 ) -> tuple[RunState, Draw, Snapshot, MoveSums]:
     """Make ``num`` moves of a stage, and return the state, draws, snapshots and sums over the moves.
 
-    ``words`` are those of the run's key. The stage has made ``done`` moves before. A draw is the last of
-    ``schedule.thin`` moves of the stage and a snapshot the last of ``every`` moves; the first slot of each is for the
-    one that was under way at ``done``. There is room for ``capacity`` draws. Chains are split over ``devices``.
+    ``words`` are the words of the run's key. The stage has already made ``done`` moves. Every ``schedule.thin``-th move
+    of the stage gives a draw, and every ``every``-th move a snapshot. The first slot of each is for the one that was in
+    progress at ``done``. There is room for ``capacity`` draws. Chains are split over ``devices``.
     """
     loop = devices.split(partial(_loop, capacity=capacity, groups=devices.groups), state)
     return loop(words, state, setup, schedule, num, done, every)
@@ -81,7 +82,10 @@ def _loop(
     capacity: int,
     groups: int | None,
 ) -> tuple[RunState, Draw, Snapshot, MoveSums]:
-    """Make the moves of ``run_chunk`` for the chains of one device, in so many ``groups`` on all, if they are used."""
+    """Make the moves of ``run_chunk`` for one device's share of the chains.
+
+    ``groups`` is the total number of groups over all devices, or None.
+    """
     block, waits = _block(setup, state), on_accelerator()
     rng_key = jax.random.wrap_key_data(words, impl="threefry2x32")
 
@@ -101,7 +105,7 @@ def _loop(
         is_draw = (done + i + 1) % schedule.thin == 0
         new, draw, more = make_move(key, noise, state, setup, schedule, is_draw, each)
         live = i < num
-        if waits:  # moves beyond the last one are made, and forgotten
+        if waits:  # moves beyond the last one are made and discarded
             new, more = jax.tree.map(partial(jnp.where, live), (new, more), (state, zero))
 
         def into(size: Any, slots: Any, values: Any) -> Any:
@@ -132,7 +136,7 @@ def _loop(
 
 
 def _block(setup: Setup, state: RunState) -> int:
-    """Return the number of moves for which random numbers are made at once."""
+    """Return the number of moves for which random numbers are generated at once."""
     chains, dim = state.sahmc.chains.position.shape
     return int(np.clip(BLOCK_NUMBERS // (chains * (dim + (setup.kernel.uniforms or 0))), 1, BLOCK))
 
@@ -143,7 +147,7 @@ def _room(like: Any, size: int) -> Any:
 
 
 class Chunk(NamedTuple):
-    """The outcome of some moves, in NumPy arrays but for the state."""
+    """The outcome of some moves; all arrays but those of the state are NumPy arrays."""
 
     state: RunState
     draws: Draw | None
@@ -154,7 +158,7 @@ class Chunk(NamedTuple):
     moves: int
     """The number of these moves."""
     pace: int
-    """The number of moves that fill CHUNK_SECONDS, as far as these can tell."""
+    """An estimate, from these moves, of the number of moves that takes CHUNK_SECONDS."""
     sums: MoveSums
     """Sums over these moves."""
 
@@ -174,12 +178,12 @@ def chunks(
     devices: Devices = ONE,
     presses: Interrupts | None = None,
 ) -> Iterator[Chunk]:
-    """Yield what is left of a stage of ``draws`` draws after ``done`` moves, in chunks of about ``CHUNK_SECONDS``.
+    """Yield the rest of a stage of ``draws`` draws after ``done`` moves, in chunks of about ``CHUNK_SECONDS``.
 
-    A chunk has room for ``capacity`` draws, and the first one is ``pace`` moves long. There is a snapshot after each
-    ``every`` moves. ``store`` tells whether draws are wanted. Chains are split over ``devices``. The bits do not
-    depend on how chunks are cut. Where Ctrl-C was pressed, in any process, ``KeyboardInterrupt`` is raised in all of
-    them between the same two chunks.
+    A chunk has room for ``capacity`` draws, and the first chunk makes ``pace`` moves. There is a snapshot after every
+    ``every`` moves. ``store`` says whether to return draws. Chains are split over ``devices``. How chunks are cut does
+    not affect the bits. If Ctrl-C was pressed in any process, all raise ``KeyboardInterrupt`` between the same two
+    chunks.
     """
     presses = Interrupts() if presses is None else presses
     words, total, size = np.asarray(jax.random.key_data(rng_key)), draws * schedule.thin, pace
@@ -228,7 +232,7 @@ def compare_with_one(
     capacity: int,
     devices: Devices,
 ) -> None:
-    """Make some moves on one device and on all, and raise ``RuntimeError`` unless they lead to the same bits.
+    """Make some moves on one device and on all of them; raise ``RuntimeError`` unless the bits agree.
 
     ``numbers`` are ``num``, ``done`` and ``every`` of ``run_chunk``.
     """
@@ -256,9 +260,10 @@ def _rows(slots: Any, rows: int) -> Any:
 
 
 def _first(slots: Any, num: int) -> Any:
-    """Return at least the first ``num`` slots of each array; on a CPU all of them, which are in memory already.
+    """Return at least the first ``num`` slots of each array.
 
-    On an accelerator they are a power of two, so that there are few programs.
+    On a CPU all slots are returned, since they are in memory already. On an accelerator the number is a power of two,
+    so that few programs are compiled.
     """
     if not on_accelerator():
         return slots
@@ -266,23 +271,23 @@ def _first(slots: Any, num: int) -> Any:
 
 
 def _cut(slots: Any, num: int) -> Any:
-    """Return the first ``num`` slots of each array, as NumPy arrays of their own."""
+    """Return copies of the first ``num`` slots of each array, as NumPy arrays."""
     return jax.tree.map(lambda x: np.array(np.asarray(x)[:num]), slots)
 
 
 @jax.jit
 def _forget_counts(state: RunState) -> RunState:
-    """Reduce the 32-bit counts of visits, once they were added up elsewhere, to whether a region was ever visited."""
+    """Reduce the 32-bit visit counts, already summed elsewhere, to whether each region was ever visited."""
     theta = state.sahmc.theta
     visits = jnp.minimum(theta.visits, 1)
     return state._replace(sahmc=state.sahmc._replace(theta=theta._replace(visits=visits)))
 
 
 def chunk_bytes(chains: int, dim: int) -> int:
-    """Return the bytes, at least, of the draws of a chunk and of its random numbers."""
+    """Return the minimum number of bytes for the draws of a chunk and its random numbers."""
     return 4 * chains * ((dim + 8) * (chunk_capacity(chains, dim) + 1) + dim)
 
 
 def chunk_capacity(chains: int, dim: int) -> int:
-    """Return how many draws a chunk has room for: the same for runs of any length, so they share compiled code."""
+    """Return how many draws a chunk has room for, the same for runs of any length, so that they share compiled code."""
     return max(1, min(CHUNK_DRAWS, CHUNK_BYTES // (8 * chains * (dim + 8))))

@@ -1,4 +1,4 @@
-"""The memory that a run needs at least, compared with what there is before anything is allocated."""
+"""The memory that a run needs, compared with the available memory before anything is allocated."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from sahmc.run.loop import chunk_bytes
 from sahmc.run.plan import Plan
 
 VECTORS, NUMBERS = 6, 24
-"""The vectors of a position's size that a chain needs while it moves (position, momentum and gradient, before and
-after), and the numbers besides."""
+"""The vectors of a position's size that a moving chain needs (position, momentum and gradient, before and after), and
+the scalars besides."""
 MANY = 2**16
-"""The number of chains from which on their memory is looked at before they have starts."""
+"""The minimum number of chains for which memory is checked before starts are drawn."""
 BESIDE = 8
-"""The numbers that are kept of a draw beside its position."""
+"""The number of scalars kept of a draw besides its position."""
 
 
 def require_memory(plan: Plan, dim: int, itemsize: int, devices: Devices, on_disk: bool, kept: int | None) -> None:
-    """Raise ``ValueError`` if the chains do not fit into the memory of their devices, or all draws into the host's.
+    """Raise ``ValueError`` if the chains do not fit into device memory, or all draws into host memory.
 
-    A number takes ``itemsize`` bytes. With draws ``on_disk`` only the devices count. ``kept`` is how many numbers are
-    kept of a draw in place of its ``dim``.
+    A number takes ``itemsize`` bytes. With draws ``on_disk``, only device memory is checked. ``kept`` is the number of
+    values kept of a draw instead of its ``dim`` coordinates.
     """
     here = -(-plan.chains // devices.num)
     needed = here * itemsize * (VECTORS * dim + NUMBERS) + chunk_bytes(here, dim)
@@ -53,12 +53,12 @@ def require_memory(plan: Plan, dim: int, itemsize: int, devices: Devices, on_dis
 
 
 def numbers_of(keep: TracedFunction, position: Float[Array, " dim"]) -> int:
-    """Return how many numbers ``keep`` makes of a position."""
+    """Return how many numbers ``keep`` returns for one position."""
     return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(jax.eval_shape(keep, position)))
 
 
 def device_memory(device: Any) -> int | None:
-    """Return the bytes that JAX may take of an accelerator, or what is free on the host of a CPU; None if not known."""
+    """Return the bytes that JAX may use on an accelerator, or the free host memory for a CPU; None if unknown."""
     if device.platform == "cpu":
         return host_memory()
     stats = device.memory_stats() or {}
@@ -66,7 +66,7 @@ def device_memory(device: Any) -> int | None:
 
 
 def host_memory() -> int | None:
-    """Return the bytes of memory that are free on this host; None if it does not tell."""
+    """Return the bytes of free memory on this host; None if unknown."""
     try:
         with open("/proc/meminfo") as lines:
             told = dict(line.split(":", 1) for line in lines)
@@ -80,7 +80,7 @@ def host_memory() -> int | None:
 
 
 def _size(num: int | None) -> str:
-    """Return a number of bytes as a person would say it."""
+    """Return a number of bytes with a readable unit."""
     amount = float(num or 0)
     for unit in ("bytes", "KiB", "MiB"):
         if amount < 1024:

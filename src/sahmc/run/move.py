@@ -1,4 +1,4 @@
-"""One move of all chains: what stays the same through a stage, what changes, and what is kept."""
+"""One move of all chains: what is constant during a stage, what changes, and what is kept."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from sahmc.tilt.theta import average_theta, visit_clock
 from sahmc.tilt.tilts import Energy, Level, TemperedTilt, Theta, Tilt
 
 NEVER = 2**31 - 1
-"""The number of a move that no run reaches."""
+"""A move number that no run reaches."""
 CLOCK_LAG = 8
-"""The factor by which the gain's clock may go slower than time, while some region waits to be seen."""
+"""The maximum factor by which the gain's clock may lag behind time, while some region is still unvisited."""
 
 
 @strategy
 class Setup:
-    """All that stays the same through a stage."""
+    """Everything that is constant during a stage."""
 
     energy_fn: TracedFunction
     """The traced energy of the model, a function of a flat position."""
@@ -45,24 +45,24 @@ class Setup:
     gain: Gain
     """The gain with which theta learns."""
     target_accept: Float[Array, ""] | float
-    """The acceptance probability to which step sizes are tuned."""
+    """The target acceptance probability of step-size tuning."""
     keep: TracedFunction | None = None
-    """The function of a flat position that is kept in its place; None keeps the position."""
+    """A function of the flat position whose value is kept instead; None keeps the position."""
 
 
 class Schedule(NamedTuple):
-    """The settings of a stage, as data, so that one compiled loop serves all stages."""
+    """The settings of a stage, passed as data so that one compiled loop serves all stages."""
 
     learn_theta: bool = False
     """Whether theta learns."""
     gain_by_visits: bool = False
-    """Whether the gain decays as regions are seen, rather than with time."""
+    """Whether the gain decays with visits to regions instead of with time."""
     learn_step: bool = False
     """Whether step sizes are tuned."""
     average_from: int = NEVER
-    """The move from which theta is averaged, counted from where theta began to learn."""
+    """The first move that enters the average of theta, counted from where theta began to learn."""
     thin: int = 1
-    """The number of moves of which the last is kept as a draw."""
+    """The number of moves per draw; the last of them is kept."""
     bottom: int = 0
     """The region where a round trip begins and ends."""
     top: int = 0
@@ -70,48 +70,48 @@ class Schedule(NamedTuple):
 
 
 class RunState(NamedTuple):
-    """All that changes from move to move."""
+    """Everything that changes from move to move."""
 
     sahmc: SAHMCState
     """The chains and theta."""
     steps: StepSizeState
-    """The step sizes of the levels, and how they are tuned."""
+    """The step sizes of the levels, and the state of their tuning."""
     trips: RoundTrips
     """The round trips that each chain has made."""
     t: Int[Array, ""]
     """The number of moves since theta began to learn; the gain a_t is taken at t + 1, or by the clock of visits."""
     t_key: Int[Array, ""]
-    """The number of moves since the run began, from which the random key of each is made."""
+    """The number of moves since the run began, from which each move's random key is derived."""
 
 
 class Draw(NamedTuple):
-    """The draws of all chains, whose axes are (draw, chain, ...): JAX arrays in the loop, NumPy arrays outside it."""
+    """The draws of all chains, with axes (draw, chain, ...): JAX arrays in the loop, NumPy arrays outside it."""
 
     position: Position
-    """The position as a vector, or the pytree that ``keep`` makes of it."""
+    """The position as a vector, or the pytree that ``keep`` returns for it."""
     energy: Float[Array, "*draw chains"]
     """The energy on which the tilt acts."""
     base_energy: Float[Array, "*draw chains"] | None
-    """The prior's share of the energy, where it is apart."""
+    """The prior's share of the energy, if the model keeps it separate."""
     region: Int[Array, "*draw chains"]
-    """The region of the tilt in which the chain is counted."""
+    """The region of the tilt in which the chain counts."""
     log_weight: Float[Array, "*draw chains"]
     """The log importance weight, up to a constant."""
     acceptance_rate: Float[Array, "*draw chains"]
-    """The probability with which the last move was accepted."""
+    """The acceptance probability of the last move."""
     diverging: Bool[Array, "*draw chains"]
     """Whether the last move diverged."""
     tree_depth: Int[Array, "*draw chains"] | None
-    """The doublings of the last trajectory; None for kernels whose trajectories do not grow."""
+    """The number of doublings of the last trajectory; None for kernels without trees."""
 
     @property
     def total_energy(self) -> Any:
-        """U = -log density, the prior's share included."""
+        """U = -log density, including the prior's share."""
         return self.energy if self.base_energy is None else self.energy + self.base_energy
 
 
 class Snapshot(NamedTuple):
-    """theta and round trips at some moments, the leading axis."""
+    """theta and round trips at some moments (leading axis)."""
 
     theta: Float[Array, "*moments_own regions"]
     """theta, with an axis for chains if each has its own."""
@@ -120,12 +120,12 @@ class Snapshot(NamedTuple):
 
 
 class MoveSums(NamedTuple):
-    """Sums over moves, of each chain in the loop and over all of them outside it."""
+    """Sums over moves: per chain inside the loop, over all chains outside it."""
 
     counts: Counts
-    """The events that are counted."""
+    """The counts of events."""
     mechanical_acceptance: Float[Array, "*chains"] | float
-    """The sum over trajectories of the acceptance that step sizes are tuned on; it is rounded, and only reported."""
+    """The acceptance probability used to tune step sizes, summed over trajectories; rounded, and only reported."""
 
 
 def make_move(
@@ -137,10 +137,10 @@ def make_move(
     is_draw: Bool[Array, ""] | bool = True,
     each: Each = vmap,
 ) -> tuple[RunState, Draw, MoveSums]:
-    """Make one move of all chains, learn from it, and return the state, the draws and what is counted of each chain.
+    """Make one move of all chains, learn from it, and return the state, the draws and the counts of each chain.
 
-    ``key`` is that of the move, and ``noise`` what ``noise_of`` has made of it. What is returned as draws is of no
-    meaning unless the move ``is_draw``. ``each`` is how a function of one chain is applied to all.
+    ``key`` is the key of the move, and ``noise`` is what ``noise_of`` makes of it. The returned draws are meaningful
+    only if ``is_draw``. ``each`` maps a function of one chain over all chains.
     """
     used = state.sahmc.theta
     target = TiltedTarget(setup.energy_fn, setup.tilt, used.theta, jnp.exp(state.steps.log_step))
@@ -167,7 +167,7 @@ def make_move(
 
 
 def _gain(state: RunState, setup: Setup, schedule: Schedule) -> Float[Array, ""]:
-    """Return the gain a_{t+1}, by the clock that the schedule asks for; 0 where theta does not learn."""
+    """Return the gain a_{t+1}, by the clock that the schedule selects; 0 if theta does not learn."""
     used = state.sahmc.theta
     visits = jnp.maximum(visit_clock(used.seen, setup.desired), state.t / CLOCK_LAG)
     clock = jnp.where(schedule.gain_by_visits, visits, state.t)
@@ -216,16 +216,16 @@ def no_draw(setup: Setup, state: RunState) -> Draw:
 
 
 def no_sums(state: RunState) -> MoveSums:
-    """Return the sums over no moves, for each chain."""
+    """Return the sums over zero moves, for each chain."""
     energy = state.sahmc.chains.energy
     zero = jnp.zeros(energy.shape, jnp.int32)
     return MoveSums(Counts(*(zero for _ in Counts._fields)), jnp.zeros_like(energy))
 
 
 def _sums(info: TransitionInfo, deepest: int, tempered: bool) -> MoveSums:
-    """Return what is counted of a move, for each chain.
+    """Return the counts of a move, for each chain.
 
-    ``deepest`` is the largest depth of a tree, 0 if there are none; ``tempered`` tells that regions are temperatures.
+    ``deepest`` is the maximum tree depth, 0 for kernels without trees; ``tempered`` says that regions are temperatures.
     """
     jumped = jnp.isnan(info.mechanical_acceptance)
     cold = ~jumped & ((info.level == 0) | (not tempered))
@@ -245,7 +245,7 @@ def _sums(info: TransitionInfo, deepest: int, tempered: bool) -> MoveSums:
 
 
 def snapshot_of(state: RunState) -> Snapshot:
-    """Return theta and round trips as they are now."""
+    """Return the current theta and round trips."""
     return Snapshot(state.sahmc.theta.theta, state.trips.trips)
 
 
@@ -256,9 +256,9 @@ def log_weights(
     energy: Float[Array, " chains"],
     each: Each = vmap,
 ) -> Float[Array, " chains"]:
-    """Return the log importance weight of every chain, whether theta is shared or each has its own.
+    """Return the log importance weight of each chain, whether theta is shared or each chain has its own.
 
-    ``visited`` tells which regions were ever visited, and ``energy`` is that on which the tilt acts.
+    ``visited`` says which regions were ever visited, and ``energy`` is the energy on which the tilt acts.
     """
     if theta.ndim == 2:
         return each(lambda *own: setup.tilt.log_weight(own[0], own[1], setup.desired, own[2]))(theta, energy, visited)
@@ -266,7 +266,7 @@ def log_weights(
 
 
 def draw_structure(setup: Setup, state: RunState) -> PyTreeDef:
-    """Return the pytree structure of the draws that ``make_move`` makes, without making one."""
+    """Return the pytree structure of the draws of ``make_move``, without making one."""
     whole = 0 if setup.keep is None else jax.tree.unflatten(setup.keep.returns, range(setup.keep.returns.num_leaves))
     base = None if state.sahmc.chains.base is None else 0
     depth = 0 if setup.kernel.max_tree_depth else None

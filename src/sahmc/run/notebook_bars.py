@@ -1,4 +1,4 @@
-"""Progress bars in a notebook: a small page that is shown once and then replaced, which needs no widgets."""
+"""Progress bars in a notebook: a small page, shown once and then replaced. No widgets are needed."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from sahmc.run.bars import make_bars, moves_a_second
 from sahmc.run.progress import Progress, Report
 
 LEAST_SECONDS = 0.1
-"""The least seconds between two pages, so that a notebook is not flooded."""
+"""The minimum time in seconds between two pages, so that a notebook is not flooded."""
 
 
 class Page:
-    """The bars as they are now, for a notebook to render."""
+    """The current bars, for a notebook to render."""
 
     def __init__(self, tasks: Sequence[Any]):
         self._text = "\n".join(" ".join(filter(None, _cells(task))) for task in tasks)
@@ -32,10 +32,10 @@ class Page:
 
 @contextmanager
 def notebook_bars(stages: dict[str, int]) -> Iterator[Report]:
-    """Show bars below the cell that runs, and yield the function that moves them."""
+    """Show bars below the running cell, and yield the function that moves them."""
     from IPython.display import display
 
-    bars, move = make_bars(stages, disable=True)  # Rich counts, and shows nothing by itself
+    bars, move = make_bars(stages, disable=True)  # Rich only counts here, and shows nothing
     handle = display(Page(bars.tasks), display_id=True)
     shown = time.monotonic()
 
@@ -53,7 +53,7 @@ def notebook_bars(stages: dict[str, int]) -> Iterator[Report]:
 
 
 def _cells(task: Any) -> list[str]:
-    """Return what is said of a stage: its name, share, time, time left, speed, and a note."""
+    """Return the text of a stage: its name, percentage, time taken, time left, speed, and note."""
     left = "" if task.finished or not task.time_remaining else f"{_clock(task.time_remaining)} left"
     time_taken = task.finished_time if task.finished else task.elapsed
     taken = "" if time_taken is None else _clock(time_taken)
@@ -61,7 +61,7 @@ def _cells(task: Any) -> list[str]:
 
 
 def _name_and_bar(task: Any) -> str:
-    """Return the first two cells of a row; the bar of a stage that is being compiled moves by itself."""
+    """Return the first two cells of a row; the bar of a stage that is being compiled is animated."""
     waiting = task.started and not task.completed
     value = "" if waiting else f' value="{task.completed:.0f}"'
     bar = f'<progress max="{task.total:.0f}"{value} style="width: 16em"></progress>'
@@ -73,5 +73,5 @@ def _cell(text: str) -> str:
 
 
 def _clock(seconds: float) -> str:
-    """Return seconds as minutes and seconds."""
+    """Return seconds formatted as minutes and seconds."""
     return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"

@@ -1,4 +1,4 @@
-"""What a run is to do: the arguments of ``sample``, checked, and the budget that follows from them."""
+"""The plan of a run: the checked arguments of ``sample``, and the budget that follows from them."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from sahmc.tilt.theta import desired_frequencies
 from sahmc.tilt.tilts import NoTilt, TemperedTilt, Tilt
 
 GRADIENTS, BATCH_GRADIENTS, MOST_BATCHES = 10, 6000, 8
-"""The gradients of an iteration, those of a batch of points that go downhill, and the most of these batches."""
+"""The number of gradients of an iteration, that of a batch of points in descent, and the maximum number of batches."""
 PROBE_PART, MOST_PROBES = 4, 2**20
-"""The gradients of the tuning for each that looks for a narrow mode, and the most of these."""
+"""The number of gradients of the tuning per probe for a narrow mode, and the maximum number of probes."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The arguments of ``sample``, checked, and the budget of each stage that follows from them.
+    """The checked arguments of ``sample``, and the budget of each stage that follows from them.
 
-    The user counts in iterations and this library in moves, of which a kernel may make several in an iteration.
+    You count in iterations and this library counts in moves; a kernel may make several moves in an iteration.
     """
 
     draws: int
@@ -35,107 +35,107 @@ class Plan:
     chains: int
     """The number of chains."""
     thin: int
-    """The number of iterations for each draw that is kept, which is the last of them."""
+    """The number of iterations per kept draw, which is the last of them."""
     target_accept: float
-    """The acceptance probability to which the step size is tuned."""
+    """The target acceptance probability of step-size tuning."""
     kernel: Kernel
-    """The kernel as the user built it, which may leave step size and metric open."""
+    """The kernel as the user built it, perhaps without step size and metric."""
     tilt: Tilt | type[Tilt]
-    """The tilt with its partition, or its class where the partition is still to be found by the warm-up."""
+    """The tilt with its partition, or only its class if the warm-up is to find the partition."""
     gain: Gain | None
-    """The gain that the user gave; None leaves it to ``gain_used``."""
+    """The gain that the user gave; if None, ``gain_used`` chooses one."""
     desired: Any
-    """The desired visiting frequencies, one for each region, as an array or a list; None for equal ones."""
+    """The desired visiting frequencies, one for each region, as an array or a list; None means equal frequencies."""
     theta: Literal["shared", "per-chain"]
     """Whether all chains share one theta or each has its own."""
     adapt: Literal["tune", "always"]
-    """Whether theta learns during the warm-up only, and is then frozen, or always."""
+    """Whether theta learns only during the warm-up and is then frozen, or learns always."""
     jumps: bool
-    """Whether chains jump between known modes; False for a kernel that uses no gradient."""
+    """Whether chains jump between known modes; False for a kernel without gradients."""
     reference: bool
-    """Whether the ladder may end in a reference that is learnt."""
+    """Whether the ladder may end in a learnt reference."""
     has_prior: bool
-    """Whether the model keeps its prior apart from the likelihood."""
+    """Whether the model keeps its prior separate from the likelihood."""
     moves: int
-    """The number of moves that make one iteration."""
+    """The number of moves in one iteration."""
     prior_normalised: bool = False
     """Whether the prior is known to integrate to 1."""
     spent: int = 0
-    """The moves spent on a reference in which the ladder then does not end."""
+    """The number of moves spent on a reference that the ladder then did not use."""
     symmetries: Symmetries | None = None
-    """The symmetries of the posterior, once they are known; None if there are none."""
+    """The symmetries of the posterior, once known; None if there are none."""
     earlier: Any = None
-    """The part of an earlier run that serves in place of pilot, climb and reference, if any."""
+    """The part of an earlier run that replaces pilot, climb and reference, if any."""
 
     @property
     def needs_pilot(self) -> bool:
-        """Whether a pilot run has anything to find: a step size, a metric or a partition."""
+        """Whether the pilot run has anything to find: a step size, a metric or a partition."""
         return self.kernel.tunes_step_size or self.kernel.uses_spread or isinstance(self.tilt, type)
 
     @property
     def visits_prior(self) -> bool:
-        """Whether chains go to the prior and come back: if it is apart, and there is a tilt to take them there."""
+        """Whether chains travel to the prior and back: the prior must be separate, and there must be a tilt."""
         return self.has_prior and not isinstance(self.tilt, NoTilt)
 
     @property
     def moves_per_draw(self) -> int:
-        """The number of moves for each draw that is kept."""
+        """The number of moves per kept draw."""
         return self.thin * self.moves
 
     @property
     def finds_ladder(self) -> bool:
-        """Whether the partition of the tilt is to be found by the warm-up."""
+        """Whether the warm-up is to find the partition of the tilt."""
         return isinstance(self.tilt, type)
 
     @property
     def looks_for_modes(self) -> bool:
-        """Whether the warm-up looks for modes: only while it finds the ladder, and by gradients."""
+        """Whether the warm-up searches for modes: only if it finds the ladder and the kernel uses gradients."""
         return self.finds_ladder and self.kernel.uses_gradient
 
     @property
     def learns_reference(self) -> bool:
-        """Whether the ladder may end in a reference that is learnt: where it is found by the warm-up."""
+        """Whether the ladder may end in a learnt reference: only if the warm-up finds the ladder."""
         return self.reference and self.tilt is TemperedTilt and self.looks_for_modes
 
     @property
     def search_batches(self) -> int:
-        """The most batches of points that are drawn far from all modes, a tenth of the tuning or so."""
+        """The maximum number of batches of points drawn far from all modes, about a tenth of the tuning."""
         return min(MOST_BATCHES, max(1, self.tune * self.chains * GRADIENTS // (10 * BATCH_GRADIENTS)))
 
     @property
     def probes(self) -> int:
-        """The number of points far from all modes that are looked at by one gradient, a quarter of the tuning or so.
+        """The number of points far from all modes that are probed by one gradient each, about a quarter of the tuning.
 
-        It does not depend on ``draws``, nor does anything else of the warm-up: a run may go on to more of them.
+        Like the rest of the warm-up it does not depend on ``draws``, since a run may be extended.
         """
         return min(MOST_PROBES, self.tune * self.chains * GRADIENTS // PROBE_PART)
 
     @property
     def pilot_moves(self) -> int:
-        """The moves of the pilot run at beta = 1, a fifth of the tuning; 0 where it has nothing to find.
+        """The number of moves of the pilot run at beta = 1, a fifth of the tuning; 0 if it has nothing to find.
 
-        Where there is a prior, half as many are made at beta = 0.
+        If there is a separate prior, half as many more are made at beta = 0.
         """
         return max(4, self.tune * self.moves // 5) if self.needs_pilot and self.earlier is None else 0
 
     @property
     def climb_moves(self) -> int:
-        """The moves of the climb to high temperatures, three tenths of the tuning; 0 where the partition is given."""
+        """The moves of the climb to high temperatures, three tenths of the tuning; 0 if the partition is given."""
         return max(12, self.tune * self.moves * 3 // 10) if self.finds_ladder and self.earlier is None else 0
 
     @property
     def reference_moves(self) -> int:
-        """The moves by which a reference is learnt, and those down from it, a fifth of the tuning."""
+        """The number of moves that learn a reference and come down from it, a fifth of the tuning."""
         return max(12, self.tune * self.moves // 5) if self.learns_reference and self.earlier is None else 0
 
     @property
     def stay_moves(self) -> int:
-        """Those of them, half, that chains stay in the modes to learn it; with the others they come down from it."""
+        """The moves, half of these, in which chains stay in the modes to learn the reference."""
         return max(4, self.reference_moves // 2)
 
     @property
     def stages(self) -> dict[str, int]:
-        """The moves that are planned for each stage, by its name."""
+        """The planned number of moves of each stage, by name."""
         pilot = self.pilot_moves * 3 // (2 if self.visits_prior else 3)
         climb = self.climb_moves + self.reference_moves + self.spent
         adapt = max(0, self.tune * self.moves - pilot - climb)
@@ -143,7 +143,7 @@ class Plan:
 
     @property
     def gain_used(self) -> Gain:
-        """The gain that was given, or one whose t0 is a twentieth of the moves in which theta learns."""
+        """The given gain, or one with a t0 of a twentieth of the moves in which theta learns."""
         time = self.stages["adapt"] + (self.stages["draw"] if self.adapt == "always" else 0)
         return self.gain or Gain(max(1.0, time / 20))
 
@@ -164,8 +164,8 @@ def make_plan(
 ) -> Plan:
     """Check all arguments that can be checked without a position, and return the plan.
 
-    They are those of ``sample``, as the user gave them; ``numbers`` are ``draws``, ``tune``, ``chains``, ``thin`` and
-    ``target_accept``.
+    The arguments are those of ``sample``, as the user gave them; ``numbers`` are ``draws``, ``tune``, ``chains``,
+    ``thin`` and ``target_accept``.
     """
     for name in ("draws", "tune", "chains", "thin"):
         require_count(numbers[name], name)
@@ -212,7 +212,7 @@ def make_plan(
 
 
 def _tilt(tilt: Any, partition: Any, has_prior: bool) -> Tilt | type[Tilt]:
-    """Return the tilt, or its class if the partition is still to be found."""
+    """Return the tilt, or its class if the partition is not yet known."""
     if isinstance(tilt, Tilt):
         must = "a tilt object carries its own partition"
         require(partition is None, must, "partition= as well", "leave one of them out")

@@ -1,4 +1,4 @@
-"""The progress of a run, as it is told."""
+"""The progress of a run, as reported to a callback."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 Report = Callable[["Progress"], None]
-"""A function that is told how far a run is."""
+"""A function that receives the progress of a run."""
 
 
 class Progress(NamedTuple):
-    """The progress of a run, as told to ``callback`` a few times a second.
+    """The progress of a run, passed to ``callback`` a few times a second.
 
     ``stage``
-        The stage that the run is in: "pilot", "climb", "adapt" or "draw".
+        The current stage: "pilot", "climb", "adapt" or "draw".
     ``done``, ``total``, ``advance``
-        The moves of this stage that are made, those that are planned, and those made since the last call.
+        The moves made in this stage, those planned, and those made since the last call.
     ``acceptance_rate``
-        The mean acceptance probability of the trajectories since the last call, on which the step size is tuned.
+        The mean acceptance probability of trajectories since the last call, which step-size tuning uses.
     ``num_diverging``
-        The number of trajectories of this stage that diverged.
+        The number of divergent trajectories in this stage.
     ``regions``, ``regions_seen``
         The number of regions of the tilt, and of those visited in this stage.
     ``round_trips``
-        The round trips of all chains since theta began to learn or, once it is frozen, since then.
+        The round trips of all chains since theta began to learn or, once theta is frozen, since then.
     """
 
     stage: str

@@ -1,4 +1,4 @@
-"""Where the progress of a run is shown: bars in a notebook and on a terminal, lines of a log elsewhere."""
+"""The display of a run's progress: bars in a notebook or a terminal, lines of a log elsewhere."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from sahmc.run.progress_lines import progress_lines
 
 @contextmanager
 def progress(stages: dict[str, int], enabled: bool, callback: Report | None = None) -> Iterator[Report]:
-    """Show the progress of a run, and yield the function to be called with a ``Progress`` between chunks.
+    """Show the progress of a run, and yield the function to call with a ``Progress`` between chunks.
 
-    ``stages`` holds the moves that are planned for each stage. If ``enabled``, there is a bar for each in a notebook,
-    and on standard error where that is a terminal; elsewhere there are lines through ``logging``. Of several processes
-    the first one shows it. The function also tells ``callback``.
+    ``stages`` holds the planned moves of each stage. If ``enabled``, a notebook or a terminal (on standard error) shows
+    a bar for each stage; elsewhere lines go to ``logging``. Of several processes only the first one shows anything. The
+    function also calls ``callback``.
     """
     done = dict.fromkeys(stages, 0.0)
     with _display(stages) if enabled and _is_first() else _nothing() as show:
@@ -37,19 +37,19 @@ def progress(stages: dict[str, int], enabled: bool, callback: Report | None = No
 
 
 def _is_first() -> bool:
-    """Tell whether this is the first process of a run, without starting JAX: a process may yet be forked."""
+    """Tell whether this is the first process of a run, without starting JAX: the process may still be forked."""
     return not has_started() or jax.process_index() == 0
 
 
 def _display(stages: dict[str, int]) -> AbstractContextManager[Report]:
-    """Return what shows the progress here."""
+    """Return the display that suits this environment."""
     if in_notebook():
         return notebook_bars(stages)
     return terminal_bars(stages) if sys.stderr.isatty() else progress_lines(stages)
 
 
 def in_notebook() -> bool:
-    """Tell whether this runs in the kernel of a notebook."""
+    """Tell whether this code runs in a notebook kernel."""
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     return hasattr(shell, "kernel")

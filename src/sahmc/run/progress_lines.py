@@ -1,4 +1,4 @@
-"""The progress of a run in lines of a log, where there is neither a terminal nor a notebook."""
+"""The progress of a run as log lines, where there is neither a terminal nor a notebook."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from sahmc.run.bars import COMPILING
 from sahmc.run.progress import Progress, Report
 
 LOG = logging.getLogger("sahmc")
-"""The logger, at whose level INFO the lines are; by default Python shows none of that level."""
+"""The logger, which uses level INFO; by default Python hides that level."""
 EVERY_SECONDS = 10.0
-"""The seconds between two lines of one stage."""
+"""The number of seconds between two lines of one stage."""
 
 
 @contextmanager
 def progress_lines(stages: dict[str, int]) -> Iterator[Report]:
-    """Write lines at the beginning of a run, after each stage and every few seconds; yield the function to be told."""
+    """Write lines at the start, after each stage and every few seconds; yield the function that receives progress."""
     began = written = time.monotonic()
     last: Progress | None = None
     LOG.info("%s; then %s", COMPILING, ", ".join(name for name, total in stages.items() if total))

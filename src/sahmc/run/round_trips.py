@@ -1,4 +1,4 @@
-"""Round trips between the bottom and the top, which show what a flat histogram of visits does not: that chains mix."""
+"""Round trips between bottom and top. They show that chains mix, which a flat histogram of visits does not."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class RoundTrips(NamedTuple):
 
 
 def init_round_trips(chains: int) -> RoundTrips:
-    """Return the round trips of so many chains that have been nowhere yet."""
+    """Return the round trips of chains that have not moved yet."""
     no = jnp.zeros(chains, bool)
     return RoundTrips(jnp.zeros(chains, jnp.int32), no, no)
 
@@ -28,9 +28,9 @@ def init_round_trips(chains: int) -> RoundTrips:
 def update_round_trips(
     trips: RoundTrips, at_bottom: Bool[Array, " chains"], at_top: Bool[Array, " chains"]
 ) -> RoundTrips:
-    """Return the round trips once every chain has moved; a trip goes from the bottom to the top and back.
+    """Return the round trips after a move of every chain; a trip goes from the bottom to the top and back.
 
-    ``at_bottom`` and ``at_top`` tell which chains are there now.
+    ``at_bottom`` and ``at_top`` say which chains are there now.
     """
     home = at_bottom & trips.reached_top
     reached_top = (trips.reached_top | (trips.from_bottom & at_top)) & ~home

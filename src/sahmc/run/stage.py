@@ -25,37 +25,37 @@ class StageResult(NamedTuple):
     """The outcome of a whole stage."""
 
     state: RunState
-    """The state of the run at its end."""
+    """The state of the run at the end of the stage."""
     draws: Draw | None
-    """The draws that were stored, arrays (draw, chain, ...)."""
+    """The stored draws, arrays (draw, chain, ...)."""
     visits: np.ndarray
     """The visits to each region."""
     counts: Counts
-    """Sums over its moves."""
+    """Sums over the moves of the stage."""
     trace: ThetaTrace | None
-    """theta and round trips at some moments, if they were recorded."""
+    """theta and round trips at some moments, if recorded."""
     interrupted: bool
-    """Whether Ctrl-C ended it early."""
+    """Whether Ctrl-C ended the stage early."""
     so_far: StageProgress
-    """What it has done, from which it may go on."""
+    """The stage's progress, from which it may go on."""
 
 
 @dataclass
 class StageRunner:
-    """The runner of stages: what they have in common, where they are recorded, and who is told how far they are."""
+    """The runner of stages: what stages share, where they are recorded, and where progress is reported."""
 
     rng_key: Key[Array, ""]
-    """The key of the run, from which that of each move is made."""
+    """The key of the run, from which each move's key is derived."""
     capacity: int
-    """The number of draws for which a chunk has room."""
+    """The number of draws that a chunk has room for."""
     report: Callable[[Progress], None]
-    """The function that is told how far a stage is."""
+    """The function that receives the progress of a stage."""
     journal: Journal
     """The journal in which the run is recorded."""
     progress_per_move: float = 1.0
-    """The planned moves for which a move counts on the progress bar: longer moves are fewer than planned."""
+    """The planned moves that one move counts for on the progress bar: if moves are longer, fewer are made."""
     pace: int = FIRST_CHUNK
-    """The number of moves with which the next stage begins."""
+    """The number of moves in the first chunk of the next stage."""
     devices: Devices = ONE
     """The devices over which chains are split."""
     presses: Interrupts = field(default_factory=Interrupts)
@@ -74,11 +74,12 @@ class StageRunner:
         before: StageResult | None = None,
         deadline: float = math.inf,
     ) -> StageResult:
-        """Run the stage ``name`` until each chain has made ``draws`` draws, and return what it led to.
+        """Run the stage ``name`` until each chain has made ``draws`` draws, and return its outcome.
 
-        ``store`` tells whether draws are kept, and ``trace`` whether theta is recorded at some moments. Ctrl-C, or
-        ``KeyboardInterrupt`` raised by who is told of the progress, ends a stage that has stored draws with those, and
-        so does the ``deadline``, a time by ``time.monotonic``. ``before`` is the same stage, to which draws are added.
+        ``store`` says whether draws are kept, and ``trace`` whether theta is recorded at some moments. Ctrl-C ends a
+        stage that has stored draws, and those are returned; so does a ``KeyboardInterrupt`` raised by ``report``, and
+        the ``deadline``, a time of ``time.monotonic``. ``before`` is the outcome of the same stage if draws are to be
+        added to it.
         """
         if before is None:
             begun = _at_the_start(state, setup, name == "draw", trace)
@@ -121,7 +122,7 @@ class StageRunner:
         return StageResult(done.state, self.journal.draws(), done.visits, done.counts, done.trace, interrupted, done)
 
     def _tell(self, name: str, so_far: StageProgress, moves: int, recent: MoveSums) -> None:
-        """Report how far the stage is, after ``moves`` more moves over which ``recent`` are the sums."""
+        """Report the stage's progress after ``moves`` more moves; ``recent`` holds the sums over these."""
         if moves:
             seen = so_far.visits.reshape(-1, so_far.visits.shape[-1]).sum(0) > 0
             with self.presses.noted():
@@ -139,7 +140,7 @@ class StageRunner:
 
 
 def _at_the_start(state: RunState, setup: Setup, drawing: bool, trace: bool) -> StageProgress:
-    """Return the progress of a stage that has not made a move."""
+    """Return the progress of a stage before its first move."""
     return StageProgress(
         moves=0,
         state=state,
@@ -152,7 +153,7 @@ def _at_the_start(state: RunState, setup: Setup, drawing: bool, trace: bool) -> 
 
 
 def _after(so_far: StageProgress, chunk: Chunk, every: int) -> StageProgress:
-    """Return what a stage has done once a chunk is added; ``every`` is the number of moves between snapshots."""
+    """Return the progress of a stage after a chunk is added; ``every`` is the number of moves between snapshots."""
     trace = so_far.trace
     return StageProgress(
         moves=so_far.moves + chunk.moves,
@@ -166,13 +167,13 @@ def _after(so_far: StageProgress, chunk: Chunk, every: int) -> StageProgress:
 
 
 def _trace_at(state: RunState, desired: Float[Array, " regions"], drawing: bool) -> ThetaTrace:
-    """Return a trace of one moment, now; ``drawing`` tells whether draws are being made."""
+    """Return a trace of the current moment alone; ``drawing`` says whether draws are being made."""
     parts = (state.t_key, state.sahmc.theta.theta, desired, state.trips.trips, drawing)
     return ThetaTrace(*(np.asarray(part)[None] for part in parts))
 
 
 def _extended(trace: ThetaTrace, before: int, chunk: Chunk, every: int) -> ThetaTrace:
-    """Return the trace with the snapshots of a chunk, one after each ``every`` moves.
+    """Return the trace extended by the snapshots of a chunk, one after every ``every`` moves.
 
     The stage had made ``before`` moves when the chunk began.
     """

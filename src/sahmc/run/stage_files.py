@@ -1,4 +1,4 @@
-"""The files of a stage, as they are read."""
+"""The files of a stage, and how they are read."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from jax.tree_util import PyTreeDef
 from sahmc._support.sealed_files import DIGEST_BYTES, unsealed
 
 READ_BYTES = 2**24
-"""The bytes of a file that are read at once."""
+"""The number of bytes of a file that are read at once."""
 
 
 class Stage(NamedTuple):
     """A stage as it was found on disk."""
 
     about: dict[str, Any]
-    """What was written about it."""
+    """The description stored with it."""
     leaves: list[np.ndarray]
     """The arrays of its state."""
     dtype: np.dtype | None
@@ -34,9 +34,9 @@ class Stage(NamedTuple):
 
 
 def read_stage(stem: Path) -> Stage | None:
-    """Return a stage that has files of its own; None if it is not whole.
+    """Return a stage that has its own files; None if they are incomplete.
 
-    ``stem`` is the path of its files without their endings.
+    ``stem`` is the path of its files without the suffixes.
     """
     content = unsealed(stem.with_suffix(".state"))
     if content is None:
@@ -51,7 +51,7 @@ def read_stage(stem: Path) -> Stage | None:
 
 
 def parse_stage(content: bytes) -> Stage:
-    """Return a stage from what was written of it."""
+    """Return a stage from its stored bytes."""
     with np.load(io.BytesIO(content)) as arrays:
         about = json.loads(str(arrays["about"]))
         rows = arrays["rows"] if "rows" in arrays.files else None
@@ -61,7 +61,7 @@ def parse_stage(content: bytes) -> Stage:
 
 
 def mapped(stem: Path, dtype: np.dtype, rows: int) -> np.ndarray:
-    """Return the rows of a stage that has files of its own, which stay on disk."""
+    """Return the rows of a stage that has its own files, without loading them into memory."""
     return np.memmap(stem.with_suffix(".rows"), dtype, "r", shape=rows)
 
 
@@ -71,7 +71,7 @@ def columns(rows: Any, structure: PyTreeDef) -> Any:
 
 
 def _tuples(description: Any) -> Any:
-    """Turn the lists of a description of a type back into tuples, which JSON does not know."""
+    """Turn the lists in the description of a type back into tuples, which JSON lacks."""
     return [(name, kind, tuple(shape)) for name, kind, *rest in description for shape in (rest or [()])]
 
 

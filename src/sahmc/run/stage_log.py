@@ -1,4 +1,4 @@
-"""The stages of a run that are behind it, in one file, so that a long warm-up does not fill a folder with files."""
+"""The finished stages of a run, in one file, so that a long warm-up does not fill a folder with files."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pathlib import Path
 from sahmc._support.sealed_files import opened, sealed
 
 HEAD = struct.Struct("<8sQQ")
-"""The head of an entry: a mark, the number of its stage, and the bytes that follow."""
+"""The header of an entry: a mark, the number of its stage, and the number of bytes that follow."""
 NUMBER = struct.Struct("<Q")
-"""The number of a stage, with which the content of its entry begins."""
+"""The number of a stage, which begins the content of its entry."""
 MARK = b"sahmc-1\n"
-"""The mark with which an entry begins."""
+"""The mark that begins an entry."""
 
 
 class StageLog:
-    """A file of entries, one for each stage, each with a checksum; they are added at its end, in the order of stages.
+    """A file of entries, one per stage, each with a checksum; entries are appended in the order of stages.
 
-    What comes after an entry that is cut short is not read, and is written over.
+    Anything after a truncated entry is ignored and later overwritten.
     """
 
     def __init__(self, path: Path):
@@ -30,7 +30,7 @@ class StageLog:
             self._scan(path.stat().st_size)
 
     def _scan(self, size: int) -> None:
-        """Note where the entries of a file of ``size`` bytes are."""
+        """Note the positions of the entries in a file of ``size`` bytes."""
         with self._path.open("rb") as file:
             while self._end + HEAD.size <= size:
                 file.seek(self._end)
@@ -47,18 +47,18 @@ class StageLog:
         return self.read(max(self._places)) if self._places else None
 
     def read(self, stage: int) -> bytes | None:
-        """Return what was added of a stage; None if nothing was, or it is damaged."""
+        """Return the entry of a stage; None if it is missing or damaged."""
         if stage not in self._places:
             return None
         begin, length = self._places[stage]
         with self._path.open("rb") as file:
             file.seek(begin)
             content = opened(file.read(length))
-        own = NUMBER.pack(stage)  # under the checksum too
+        own = NUMBER.pack(stage)  # the checksum covers this too
         return content[len(own) :] if content is not None and content.startswith(own) else None
 
     def add(self, stage: int, content: bytes) -> None:
-        """Add what is to be known of a stage; it is on disk when this returns."""
+        """Add the entry of a stage; it is on disk when this returns."""
         entry = sealed(NUMBER.pack(stage) + content)
         with self._path.open("r+b" if self._path.exists() else "w+b") as file:
             file.truncate(self._end)
@@ -70,7 +70,7 @@ class StageLog:
         self._end += HEAD.size + len(entry)
 
     def forget(self, stage: int) -> None:
-        """Forget a stage and all that were added after it; they are written over by what is added next."""
+        """Forget a stage and all later ones; the next entry overwrites them."""
         gone = {number: place for number, place in self._places.items() if number >= stage}
         for number in gone:
             del self._places[number]

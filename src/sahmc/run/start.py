@@ -1,4 +1,4 @@
-"""The beginning of a run: its seed, its model traced, and its chains where they start."""
+"""The start of a run: its seed, its traced model, and the initial positions of its chains."""
 
 from __future__ import annotations
 
@@ -31,30 +31,32 @@ from sahmc.tilt.target import TiltedTarget
 from sahmc.tilt.tilts import NoTilt
 
 START_ATTEMPTS, MOST_START_ATTEMPTS = 20, 200
-"""The number of times that a model is asked for starts with a finite log density, before chains that have none go to
-those of others; and the number of times if no chain has one."""
+"""The number of attempts to draw starts with a finite log density. After the first number, chains without one take the
+starts of others; if no chain has one, attempts go on up to the second."""
 FULL_ATTEMPTS = 4
 """The number of these attempts after which starts are drawn nearer to 0."""
 
 BOUND_DISTANCES, BOUND_WAYS, BOUND_NATS = 10.0 ** np.arange(1, 9), 8, 100.0
-"""The distances from the start at which the log density is computed, and the number of random lines. It rises without
-end if it is higher by so many nats at each distance than at the one before. Units are large, so distances go far."""
+"""The distances from the start at which the log density is computed, the number of random lines, and a rise in nats.
+The log density rises without end if it rises by more than that from each distance to the next. The unit of a parameter
+may be large, so distances go far."""
 BOUND_BEYOND = 10.0 ** np.arange(0, 10, 3)
-"""The multiples of the largest distance at which it is looked whether the log density falls after all."""
+"""The multiples of the largest distance at which a last check is made for a falling log density."""
 BOUND_AXES, BOUND_ASIDE = 16, 0.1
-"""The most coordinates along which it is looked, and how far beside the start lines are followed once more."""
+"""The maximum number of coordinate axes that are checked, and the offset from the start at which lines are followed
+again."""
 
 IMPLEMENTATION = "threefry2x32"
-"""The kind of keys of a run, whatever kind was passed."""
+"""The key implementation of every run, whatever kind of key was passed."""
 
 _init = compiled(init)
 
 
 class Prepared(NamedTuple):
-    """A model and a plan brought together: all that a run starts from."""
+    """A model combined with a plan: everything a run starts from."""
 
     plan: Plan
-    """The plan, its kernel bound to positions like these."""
+    """The plan, with its kernel bound to positions like these."""
     energy_fn: TracedFunction
     """The traced energy of the model, a function of a flat position."""
     positions: Float[Array, "chains dim"]
@@ -62,16 +64,16 @@ class Prepared(NamedTuple):
     unravel: Unravel
     """The map from a flat position back to the user's structure."""
     predictor: Predictor | None = None
-    """The object that tells how likely each observation is, and simulates data; None if the model has none."""
+    """The object that computes the likelihood of each observation and simulates data; None if the model has none."""
     draw_prior: Callable[[], np.ndarray | None] | None = None
-    """A function that draws positions (chain, dim) from the prior; None where the user tells where chains start."""
+    """A function that draws positions (chain, dim) from the prior; None if the user gave the starts."""
 
 
 def prepare(model: Model, plan: Plan, initvals: Any, rng_key: Key[Array, ""]) -> Prepared:
-    """Prepare a run: trace the energy of a model, and find where its chains start.
+    """Prepare a run: trace the energy of a model, and find initial positions for its chains.
 
-    ``initvals`` are those of ``sample``. Starts that the model itself draws are drawn again where its density is zero
-    or undefined, and taken from other chains where that does not help.
+    ``initvals`` are those of ``sample``. Starts drawn by the model are redrawn where its density is zero or undefined.
+    If that does not help, they are copied from other chains.
     """
     ready = prepare_at(model, plan, *starting_positions(model, initvals, plan.chains, rng_key))
     positions = ready.positions
@@ -92,16 +94,16 @@ def prepare(model: Model, plan: Plan, initvals: Any, rng_key: Key[Array, ""]) ->
 
 
 def _shrinkage(model: Model, attempt: int) -> float:
-    """Return the factor by which starts are drawn nearer to 0 at this ``attempt``, where 0 is a sensible value.
+    """Return the factor that shrinks starts towards 0 at this ``attempt``, where 0 is a sensible value.
 
-    It is for the unconstrained values of models that name their variables. Large numbers in the data make the density
-    vanish for all but small ones.
+    It applies to the unconstrained values of models that name their variables. Large numbers in the data can make the
+    density vanish at all but small values.
     """
     return 1.0 if model.unconstrain is None else 0.5 ** max(0, attempt - FULL_ATTEMPTS)
 
 
 def prepare_at(model: Model, plan: Plan, positions: Float[Array, "chains dim"], unravel: Unravel) -> Prepared:
-    """Prepare a run whose chains start from these ``positions``, which ``unravel`` gives the user's structure."""
+    """Prepare a run with chains that start at these ``positions``; ``unravel`` turns one into the user's structure."""
     plan.kernel.check(positions.shape[1])
     plan = dataclasses.replace(plan, kernel=plan.kernel.bound(unravel, positions[0]))
     energy_fn = trace_energy(model, unravel, positions[0], plan.kernel.uses_gradient)
@@ -109,7 +111,7 @@ def prepare_at(model: Model, plan: Plan, positions: Float[Array, "chains dim"], 
 
 
 def parse_seed(random_seed: Any) -> tuple[int | list[int], Key[Array, ""]]:
-    """Return what to record of a seed, an int or the words of a key, and the key."""
+    """Return the recorded form of a seed, an int or the words of a key, and the key."""
     words = len(jax.random.key_data(jax.random.key(0)))
     seed, rng_key = _parse_seed(random_seed, words)
     if str(jax.random.key_impl(rng_key)) != IMPLEMENTATION:
@@ -118,9 +120,9 @@ def parse_seed(random_seed: Any) -> tuple[int | list[int], Key[Array, ""]]:
 
 
 def _parse_seed(random_seed: Any, words: int) -> tuple[int | list[int], Key[Array, ""]]:
-    """Return what to record of a seed, and a key of the kind that JAX makes by default, which has so many ``words``."""
+    """Return the recorded form of a seed, and a key of JAX's default kind, which has ``words`` words."""
     if isinstance(random_seed, jax.Array) and random_seed.dtype == jnp.uint32 and random_seed.shape == (words,):
-        random_seed = jax.random.wrap_key_data(random_seed)  # one that jax.random.PRNGKey made
+        random_seed = jax.random.wrap_key_data(random_seed)  # made by jax.random.PRNGKey
     is_key = isinstance(random_seed, jax.Array) and jnp.issubdtype(random_seed.dtype, jax.dtypes.prng_key)
     if is_key and random_seed.shape == ():
         return jax.random.key_data(random_seed).tolist(), random_seed
@@ -128,7 +130,7 @@ def _parse_seed(random_seed: Any, words: int) -> tuple[int | list[int], Key[Arra
         isinstance(random_seed, list)
         and len(random_seed) == words
         and all(type(word) is int and 0 <= word < 2**32 for word in random_seed)
-    ):  # a key, as it was recorded
+    ):  # a recorded key
         return random_seed, jax.random.wrap_key_data(jnp.asarray(random_seed, jnp.uint32))
     if random_seed is None or isinstance(random_seed, np.random.Generator):
         random_seed = int(np.random.default_rng(random_seed).integers(2**31))
@@ -143,9 +145,9 @@ def _parse_seed(random_seed: Any, words: int) -> tuple[int | list[int], Key[Arra
 
 
 def start_chains(ready: Prepared) -> tuple[RunState, int]:
-    """Return the chains where they start, and the gradients spent; raise if the log density is not finite there.
+    """Return the chains at their starts, and the gradients spent; raise if the log density is not finite there.
 
-    Where the step size is to be found, chains that start absurdly high come down first.
+    If the step size is to be tuned, chains with an absurdly high starting energy first descend.
     """
     positions, kernel = ready.positions, ready.plan.kernel
     one, spent = jnp.ones(1, positions.dtype), 0
@@ -166,12 +168,12 @@ def start_chains(ready: Prepared) -> tuple[RunState, int]:
 def check_bounded(energy_fn: TracedFunction, start: np.ndarray) -> int:
     """Raise ``ValueError`` if the log density rises without end both ways along a line; return the number of points.
 
-    Some random lines through ``start`` (dim,) are followed, and those along coordinates in which all their points slope
-    upwards. A density that can be normalised may rise one way along a line, towards a mode, but hardly both ways, ever
-    further and by more nats than any mode is deep. It might along a ridge that gets ever narrower; so lines are
-    followed once more beside the start.
+    The lines pass through ``start`` (dim,). Some have random directions; others follow coordinates in which the
+    gradient points outwards everywhere. A density that can be normalised may rise one way along a line, towards a mode.
+    It hardly rises both ways, at every distance, by more nats than any mode is deep. That could happen along a ridge
+    that gets ever narrower, so lines are followed once more beside the start.
     """
-    if energy_fn.calls_out:  # to code that may fail so far away, or take long
+    if energy_fn.calls_out:  # external code may fail that far out, or take long
         return 0
     rng, dim = np.random.default_rng(0), len(start)
     ways = rng.normal(size=(BOUND_WAYS, dim))
@@ -191,7 +193,7 @@ def check_bounded(energy_fn: TracedFunction, start: np.ndarray) -> int:
         height = _followed(energy_fn, begin, suspected, far)[0]
         num += height.size
         suspected, height = suspected[_rises(height)], height[..., _rises(height)]
-    if len(suspected):  # it may yet fall beyond modes that are very far apart
+    if len(suspected):  # it may still fall beyond modes that are very far apart
         beyond = _followed(energy_fn, start, suspected, far[-1] * BOUND_BEYOND)[0]
         num += beyond.size
         with np.errstate(invalid="ignore"):
@@ -211,7 +213,7 @@ def check_bounded(energy_fn: TracedFunction, start: np.ndarray) -> int:
 def _followed(
     energy_fn: TracedFunction, begin: np.ndarray, ways: np.ndarray, far: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return log densities (distance, 2, way) both ways along lines, gradients (..., dim), and how far off they are."""
+    """Return log densities (distance, 2, way) both ways along lines, gradients (..., dim), and the offsets."""
     away = far[:, None, None, None] * np.stack([ways, -ways])
     points = (begin + away).reshape(-1, len(begin)).astype(begin.dtype)
     energy, grad = energies_and_gradients(energy_fn, points)
@@ -222,13 +224,13 @@ def _rises(height: np.ndarray) -> np.ndarray:
     """Tell for each line whether log densities (distance, 2, way) rise without end both ways."""
     with np.errstate(invalid="ignore"):
         rises = np.diff(height, axis=0) > BOUND_NATS
-    return np.asarray(rises.all(axis=(0, 1)))  # false where one of them is not finite
+    return np.asarray(rises.all(axis=(0, 1)))  # false if any of them is not finite
 
 
 def evaluate_starts(
     energy_fn: TracedFunction, positions: Float[Array, "chains dim"]
 ) -> tuple[TiltedTarget, SAHMCState]:
-    """Return the target without a tilt, and chains at these positions."""
+    """Return the target without a tilt, and the chains at these positions."""
     one = jnp.ones(1, positions.dtype)
     target = TiltedTarget(energy_fn, NoTilt(), 0 * one, one)
     return target, _init(target, positions)

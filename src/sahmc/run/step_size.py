@@ -16,16 +16,16 @@ GAMMA, T0, KAPPA = 0.05, 10.0, 0.75
 
 
 class StepSizeState(NamedTuple):
-    """The step size of each level, on a log scale, and what dual averaging knows of it."""
+    """The log step size of each level, and the state of dual averaging."""
 
     log_step: Float[Array, " levels"]
     """The log step size in use."""
     log_average: Float[Array, " levels"]
-    """The average of the log step sizes used, recent ones counting more."""
+    """The weighted average of the log step sizes used, with more weight on recent ones."""
     centre: Float[Array, " levels"]
-    """The value to which the log step size shrinks, mu of the paper."""
+    """The value towards which the log step size shrinks, mu of the paper."""
     mean_error: Float[Array, " levels"]
-    """The mean difference of the target and the acceptance, H bar of the paper."""
+    """The mean of the target minus the acceptance probability, H bar of the paper."""
     num_updates: Int[Array, " levels"]
     """The number of updates so far."""
 
@@ -34,7 +34,7 @@ class StepSizeState(NamedTuple):
 def init_step_size(step: Float[Array, " levels"], *, eager: bool) -> StepSizeState:
     """Start the tuning at the step sizes ``step``.
 
-    ``eager`` pulls them towards ten times that, as suits a first guess: steps that are too large cost least.
+    ``eager`` pulls them towards ten times these values, which suits a first guess: steps that are too large cost least.
     """
     log_step = jnp.log(step)
     centre = log_step + jnp.log(10.0) if eager else log_step
@@ -47,9 +47,9 @@ def update_step_size(
     level: Int[Array, " chains"],
     target_accept: Float[Array, ""] | float,
 ) -> StepSizeState:
-    """Tune the step size of each level by the mean acceptance of the chains that moved at it.
+    """Tune the step size of each level by the mean acceptance probability of the chains that moved at it.
 
-    ``acceptance`` is that of each chain, nan if it took no trajectory, and ``level`` is the level at which it moved.
+    ``acceptance`` is that of each chain, nan if it made no trajectory, and ``level`` is the level at which it moved.
     """
     at_level = (level[:, None] == jnp.arange(state.log_step.shape[0])) & ~jnp.isnan(acceptance)[:, None]
     moved = count(at_level)

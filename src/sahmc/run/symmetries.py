@@ -1,4 +1,4 @@
-"""The symmetries that a run uses: found by itself, or given and checked."""
+"""The symmetries that a run uses, either found automatically or given and checked."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from sahmc.run.start import Prepared, evaluate_starts
 from sahmc.tilt.tilts import TemperedTilt
 
 AUTO = "auto"
-"""The word for symmetries that are to be found."""
+"""The word that asks for an automatic search for symmetries."""
 TRIED = 8
-"""The number of positions at which it is seen what a function does."""
+"""The number of positions at which a user's function is tried."""
 DOWNHILL = 200
-"""The most steps downhill from a start to a place where symmetries are tried again."""
+"""The maximum number of descent steps from a start to a point where symmetries are tried again."""
 
 
 def find_symmetries(
@@ -45,24 +45,24 @@ def find_symmetries(
     model_kwargs: Mapping[str, Any] | None = None,
     random_seed: int = 0,
 ) -> tuple[Symmetry, ...]:
-    """Return the symmetries of a posterior: parts of its position that may change places, or sign, together.
+    """Return the symmetries of a posterior: parts of a position that can change places, or sign, together.
 
-    Only axes of the arrays that make a position are tried, one length at a time, with up to two axes of an array. A
-    vector whose parts have no names of their own shows none but those of its coordinates. Maps are tried around the
-    starts, and where these come to downhill; ``sample`` tries them again wherever its search for modes leads.
+    Only axes of the arrays in a position are tried, one length at a time, with up to two axes of an array. A vector
+    without named parts shows only symmetries of its coordinates. Maps are tried around the starts and at the points
+    that descent reaches from there. ``sample`` tries them again wherever its search for modes leads.
 
     Parameters
     ----------
     model
-        What ``sample`` takes: a log density, a ``Model``, or a model of NumPyro, PyMC or BridgeStan.
+        The model, as for ``sample``: a log density, a ``Model``, or a model of NumPyro, PyMC or BridgeStan.
     initvals
-        One position, or whatever else ``sample`` takes; None where the model draws its starts.
+        One position, or any other form that ``sample`` takes; None if the model draws its starts.
     model_args
-        A tuple of the positional arguments of a NumPyro model; empty by default.
+        The positional arguments of a NumPyro model, a tuple; empty by default.
     model_kwargs
-        A dict of the keyword arguments of a NumPyro model; none by default.
+        The keyword arguments of a NumPyro model, a dict; none by default.
     random_seed
-        An int, for the points at which maps are tried. Default 0.
+        The seed of the points at which maps are tried, an int. Default 0.
     """
     require_seed(random_seed, "random_seed")
     made = as_model(model, model_args, model_kwargs)
@@ -75,7 +75,7 @@ def find_symmetries(
         return ()
     try:
         energy_fn = trace_energy(made, unravel, starts[0], True)
-    except Exception:  # without gradients nothing goes downhill
+    except Exception:  # without gradients there is no descent
         return found
     down = quench_all(energy_fn, np.asarray(starts), np.ones(len(starts[0]), starts.dtype), DOWNHILL)[0]
     held = held_at(energy_fn, Symmetries(found, ids), down)
@@ -83,7 +83,7 @@ def find_symmetries(
 
 
 def check_symmetries(given: Any) -> None:
-    """Raise ``ValueError`` for what cannot be symmetries."""
+    """Raise ``ValueError`` for anything that cannot be a list of symmetries."""
     listed = isinstance(given, (list, tuple)) and all(isinstance(one, Symmetry) or callable(one) for one in given)
     require(
         given is None or listed or (isinstance(given, str) and given == AUTO),
@@ -94,10 +94,10 @@ def check_symmetries(given: Any) -> None:
 
 
 def with_symmetries(model: Model, ready: Prepared, given: Any) -> Prepared:
-    """Return a run that knows the symmetries of its model, if there are any.
+    """Return the run with the symmetries of its model, if there are any.
 
-    Those ``given`` are checked. Others are looked for where the run looks for modes and arrays have names: of a bare
-    vector nobody knows which numbers belong together.
+    Symmetries that are ``given`` are checked. Otherwise they are searched for if the run searches for modes and its
+    arrays have names. In a bare vector it is unknown which numbers belong together.
     """
     found = _symmetries(model, ready, given)
     return ready if found is None else ready._replace(plan=dataclasses.replace(ready.plan, symmetries=found))
@@ -115,7 +115,7 @@ def _symmetries(model: Model, ready: Prepared, given: Any) -> Symmetries | None:
     if given == AUTO:
         try:
             found = search_symmetries(trial, ids)
-        except Exception as error:  # a model that runs in 32 bits need not in 64, and runs without symmetries too
+        except Exception as error:  # a model that runs in 32 bits may fail in 64, and the run works without symmetries
             warnings.warn(
                 f"symmetries could not be looked for ({str(error).splitlines()[0]}): every copy of a mode is a mode. "
                 "Give them by symmetries=[...], or pass symmetries=None.",
@@ -135,9 +135,9 @@ def _symmetries(model: Model, ready: Prepared, given: Any) -> Symmetries | None:
 
 
 def involution_of(function: Callable[[Any], Any], unravel: Unravel, dim: int) -> Involution:
-    """Return the map of flat positions that a function from positions to positions is.
+    """Return a user's function of positions as a map of flat positions.
 
-    Raises ``ValueError`` unless it exchanges numbers or changes their signs, and undoes itself.
+    Raises ``ValueError`` unless it only exchanges numbers or changes their signs, and is its own inverse.
     """
     name = getattr(function, "__name__", type(function).__name__)
     points = np.random.default_rng(0).normal(size=(TRIED, dim)).astype(np.float32)
@@ -161,7 +161,7 @@ def involution_of(function: Callable[[Any], Any], unravel: Unravel, dim: int) ->
 
 
 def _check_commute(symmetries: Sequence[Symmetry], ids: Ids, dim: int) -> None:
-    """Raise ``ValueError`` for functions whose order matters, among themselves or with other symmetries."""
+    """Raise ``ValueError`` for functions that do not commute with each other or with other symmetries."""
     point = np.arange(1.0, dim + 1)
     for one in (one for one in symmetries if isinstance(one, Involution)):
         for other in (other for other in symmetries if other is not one):
@@ -175,7 +175,7 @@ def _check_commute(symmetries: Sequence[Symmetry], ids: Ids, dim: int) -> None:
 
 
 def _quick(energy_fn: TracedFunction, starts: np.ndarray) -> Energies:
-    """Return a function that computes energies by code that is compiled for chains at ``starts`` anyway."""
+    """Return a function that computes energies with the code already compiled for chains at ``starts``."""
 
     def energies(points: np.ndarray) -> np.ndarray:
         found = np.zeros((len(points), 2))

@@ -93,109 +93,110 @@ def sample(
     Parameters
     ----------
     model
-        A function from one position, any pytree of float arrays, to its log density (up to a constant), written with
-        ``jax.numpy``; a ``Model``; or a model of NumPyro, PyMC, Bambi or BridgeStan as it is. None, the default, is the
-        PyMC model in whose ``with`` block this is called.
+        A function from one position (any pytree of float arrays) to its log density, up to a constant, written with
+        ``jax.numpy``; a ``Model``; or a model of NumPyro, PyMC, Bambi or BridgeStan as it is. None, the default, takes
+        the PyMC model of the surrounding ``with`` block.
     initvals
         One position, from which every chain starts; a list of positions, one for each chain; or a function from a JAX
-        key to a position. A model with named variables takes a dict of these in place of each position. The result of
-        another run is a warm start, for other data, say: chains start from its draws, and its ladder, metric and theta
-        serve in place of pilot and climb. None, the default, lets the model draw the starts, which a bare log density
+        key to a position. If the model names its variables, pass a dict of these instead of each position. The result
+        of another run gives a warm start, on new data for example. Chains then start from its draws, and its ladder,
+        metric and theta replace pilot and climb. None, the default, lets the model draw the starts; a bare log density
         cannot.
     model_args
-        A tuple of the positional arguments of a NumPyro model; empty by default.
+        The positional arguments of a NumPyro model, a tuple; empty by default.
     model_kwargs
-        A dict of the keyword arguments of a NumPyro model; none by default.
+        The keyword arguments of a NumPyro model, a dict; none by default.
     draws
         The number of draws kept of each chain, an int. Default 1000.
     tune
-        The number of iterations of the warm-up before that, an int: pilot, climb, learning of theta. Default 1000.
+        The number of warm-up iterations before the draws, an int: pilot, climb, learning of theta. Default 1000.
     chains
-        The number of chains, an int. They run side by side and learn together, and a few dozen cost little more than
-        one. Default 32.
+        The number of chains, an int. They run in parallel and learn together; a few dozen cost little more than one.
+        Default 32.
     random_seed
-        An int, a NumPy ``Generator`` or a JAX key. If None, the default, a seed is drawn. It is recorded in
-        ``Result.settings``.
+        An int, a NumPy ``Generator`` or a JAX key. If None, the default, a seed is chosen at random.
+        ``Result.settings`` records it.
     target_accept
-        The acceptance probability to which the step size is tuned, a float in (0, 1). The default 0.8 suits HMC; a
-        random walk wants about 0.3.
+        The target acceptance probability of step-size tuning, a float in (0, 1). The default 0.8 suits HMC; use about
+        0.3 for a random walk.
 
     Other parameters
     ----------------
     kernel
-        The way in which chains move: "hmc" (the default), "nuts", "rmhmc", "random_walk", or an object such as
+        How chains move: "hmc" (the default), "nuts", "rmhmc", "random_walk", or an object such as
         ``sahmc.HMC(metric="dense")``.
     tilt
-        The function of the energy that is learnt, with the weights theta, to flatten the barriers: "tempered" (the
-        default), "linear", "step" (the paper's), "none" (plain HMC), or an object with its partition.
+        The function of the energy that flattens the barriers, with learnt weights theta: "tempered" (the default),
+        "linear", "step" (the paper's), "none" (plain HMC), or an object with its partition.
     partition
         The regions of the tilt: an ``EnergyPartition`` for the step and linear tilts, a ``TemperatureLadder`` for the
         tempered one. If None, the default, the warm-up finds them.
     gain
         The gain with which theta learns: a ``Gain``, or a number, its t0, counted in moves as in the paper. If None,
-        the default, t0 is a twentieth of the adaptation and the gain decays as levels are seen.
+        the default, t0 is a twentieth of the adaptation, and the gain decays as levels are visited.
     desired
-        The desired visiting frequencies, one positive number for each region of a partition that is given. They are
-        equal if None, the default.
+        The desired visiting frequencies, one positive number for each region of a given partition. If None, the
+        default, they are equal.
     theta
-        Whether theta is "shared" by all chains, which learn it together (the default), or one "per-chain" (the paper).
+        Whether theta is "shared", so that all chains learn it together (the default), or one "per-chain" (the paper).
     adapt
-        Whether theta learns during "tune", and is then averaged and frozen (the default), or "always" (the paper). The
-        draws are exact once theta is frozen. While it learns they are right only in the limit of a small gain: a theta
-        that moves by a nat before its chains have passed between the modes drives them, and no weight undoes that.
+        When theta learns: only during "tune", after which it is averaged and frozen (the default), or "always" (the
+        paper). Draws are exact once theta is frozen. While it learns they are right only in the limit of a small gain.
+        If theta moves by a nat before its chains have passed between the modes, it drives them, and no weight corrects
+        that.
     thin
-        The number of iterations of which the last is kept as a draw, an int. Default 1.
+        The number of iterations per kept draw, an int; the last of them is kept. Default 1.
     jumps
-        Whether chains also jump between the modes that the warm-up has found, a bool. The draws are right either way;
-        without jumps, chains pass between modes only by way of the top of the ladder. Default True.
+        Whether chains also jump between the modes that the warm-up found, a bool. Draws are right either way. Without
+        jumps, chains pass between modes only over the top of the ladder. Default True.
     reference
-        Whether the ladder may end in a normalised density that the warm-up fits to the modes it finds, a bool: hot
-        levels are then proper, and ``log_evidence`` is known. It does for a log density without a prior of its own, and
-        where the way to the prior is long. Without it, or where the partition is given, the ladder ends in heat or in
-        the prior. The draws are right either way. Default True.
+        Whether the ladder may end in a reference, a bool: a normalised density that the warm-up fits to the modes it
+        finds. Hot levels are then proper, and ``log_evidence`` is known. A reference is used for a log density without
+        a separate prior, and if the path to the prior is long. Otherwise, or if you give the partition, the ladder ends
+        in heat or in the prior. Draws are right either way. Default True.
     symmetries
-        The symmetries by which modes have copies: "auto" (the default) looks for them where positions have named
-        arrays, None leaves them alone, and a list of ``Permute``, ``Flip`` and functions from a position to a position
-        is checked and used. Copies are one mode to the search, draws come from all of them alike, and
-        ``Result.relabel`` gives draws of one.
+        The symmetries that give modes equivalent copies (label switching). "auto", the default, looks for them if
+        positions have named arrays; None ignores them. You can also pass a list of ``Permute``, ``Flip`` and functions
+        from position to position, which is checked and used. The search counts copies as one mode, draws cover all of
+        them equally, and ``Result.relabel`` carries the draws to one copy.
     keep
-        A function that returns what is kept of each draw in its place, written with ``jax.numpy``: of a position, or of
-        the variables of a model that names them. If None, the default, all of it is kept.
+        A function, written with ``jax.numpy``, of a position, or of the variables of a model that names them. Its value
+        is kept instead of the draw. If None, the default, the whole draw is kept.
     save_warmup
-        Whether to keep draws of the adaptation as well, of every eighth move or fewer, in ``Result.warmup_draws``; a
+        Whether to keep draws of the adaptation too, from every eighth move or fewer, in ``Result.warmup_draws``; a
         bool. Default False.
     until
-        A ``sahmc.Precision``, such as ``Precision(mass=0.01, ess=400)``: after the first ``draws`` of each chain, more
-        are made, in rounds, until all that it asks for holds, or a limit comes, which is a finding. If None, the
-        default, there is one round.
+        A target precision, a ``sahmc.Precision`` such as ``Precision(mass=0.01, ess=400)``. After the first ``draws``
+        of each chain, further rounds follow until the target is met. If a limit comes first, that is a finding. If
+        None, the default, there is one round.
     max_time
-        The seconds that the call may take, a number: draws end in time for the result to be there. The warm-up is not
-        cut short. If None, the default, there is no limit.
+        The time limit of the call in seconds, a number: draws stop early enough for the result to be ready. The warm-up
+        is never cut short. If None, the default, there is no limit.
     max_gradients
-        The gradients that warm-up and draws may take, a number: there are fewer draws if they would cost more. The
-        look for modes in the draws comes on top. If None, the default, there is no limit.
+        The maximum number of gradients of warm-up and draws, a number: fewer draws are made if they would cost more.
+        The search for modes in the draws comes on top. If None, the default, there is no limit.
     checkpoint
-        A folder in which the run is kept while it goes on. After a crash the same call, or ``sahmc.resume``, goes on
-        from there, to the same bits. Draws stay on disk, so that they may exceed the memory. If None, the default,
-        nothing is written.
+        A folder in which the run is recorded as it goes on. After a crash, repeat the call or use ``sahmc.resume``; the
+        run continues, to the same bits. Draws stay on disk and may exceed the memory. If None, the default, nothing is
+        written.
     devices
-        The devices over which chains are split evenly: a number of those that JAX sees, a list of them, a mesh, or
-        "all". None, the default, is JAX's default device, or all devices of all processes that were joined by
-        ``sahmc.join_hosts``. On CPUs the draws have the same bits on any number of them.
+        The devices over which chains are split evenly: the number of them, a list, a mesh, or "all". None, the default,
+        means JAX's default device, or all devices of all processes joined by ``sahmc.join_hosts``. On CPUs the draws
+        have the same bits on any number of devices.
     check
-        "serial" makes the first moves of each stage on one device as well, and raises ``RuntimeError`` if their bits
-        differ. If None, the default, nothing is compared.
+        "serial" repeats the first moves of each stage on one device, and raises ``RuntimeError`` if their bits differ.
+        If None, the default, nothing is compared.
     progressbar
-        Whether to show progress, a bool: bars on a terminal or in a notebook, elsewhere lines of the logger "sahmc" at
-        level INFO. Default True.
+        Whether to show progress, a bool: bars on a terminal or in a notebook, elsewhere log lines of the logger "sahmc"
+        at level INFO. Default True.
     callback
-        A function that is called with a ``Progress`` a few times a second; none by default.
+        A function that receives a ``Progress`` a few times a second; none by default.
 
-    Look at ``findings`` of the result first: what is wrong with the run, which a warning lists too. ``warmup`` tells
-    what was chosen.
+    Look at ``findings`` of the result first: they report any problem with the run, and a warning lists them too.
+    ``warmup`` shows what the warm-up chose.
 
-    If the kernel's step size and metric and the partition are all given, there is no pilot run: theta starts from zero,
-    and the algorithm is the paper's to the letter.
+    If you give the partition and a kernel with step size and metric, there is no pilot run. Theta then starts from
+    zero, and the algorithm is exactly the paper's.
     """
     require_not_forked()
     keep_programs()
@@ -277,25 +278,25 @@ def sample(
 
 
 def _asked(journal: Journal, until: Precision | None, limits: Limits) -> dict[str, Any]:
-    """Return what a run was asked for besides all that its identity tells, as JSON can hold it."""
+    """Return what the run was asked for beyond its identity, in a form that JSON can hold."""
     most = [repr(limits.max_time), repr(limits.max_gradients)]
     return {"draws": [list(goal) for goal in journal.asked], "until": repr(until), "limits": most}
 
 
 def _woken(run: Run, opened: Callable[[], Journal], rng_key: Key[Array, ""]) -> Live:
-    """Return a run that is complete as it was at its end; ``opened`` opens its journal."""
+    """Return a complete run in its final state; ``opened`` opens its journal."""
     with jax.default_device(run.where.first), closing(opened()) as journal:
         again = dataclasses.replace(run, journal=journal, presses=Interrupts(), bars=False, callback=None)
         return draw_in_rounds(again, rng_key, Limits(), None)[0].live
 
 
 def _resumed(checkpoint: Any, before: int, draws: int, progressbar: bool) -> Result:
-    """Return the result of a run in a folder with ``draws`` more draws of each chain than it had ``before``."""
+    """Return the result of a run in a folder after ``draws`` more draws of each chain; it had ``before``."""
     return resume(checkpoint, draws=before + draws, progressbar=progressbar)
 
 
 def _tell_of_more(record: RunRecord, draws: int, checkpoint: Any) -> None:
-    """Tell of a run that has more draws than are asked for now, because it was extended before."""
+    """Give a warning if an extended run holds more draws than requested now."""
     rows = record.draws.energy.shape[1]
     if rows > draws:
         has = f"the run in {checkpoint} has {rows:,} draws of each chain already"
@@ -303,7 +304,7 @@ def _tell_of_more(record: RunRecord, draws: int, checkpoint: Any) -> None:
 
 
 def _warned(result: Result) -> Result:
-    """Return a result, with a warning that lists its findings if there are any."""
+    """Return a result, after a warning that lists its findings, if any."""
     if result.findings:
         lines = "\n".join(f"  - {finding}" for finding in result.findings)
         warnings.warn(f"sahmc found problems with this run (Result.findings):\n{lines}", stacklevel=4)
@@ -338,24 +339,24 @@ def resume(
     progressbar: bool = True,
     callback: Callable[[Progress], None] | None = None,
 ) -> Result:
-    """Go on with the run that is kept in a folder, as if it had never stopped; a complete one is read back.
+    """Go on with the run in a folder as if it had never stopped, or read back a complete one.
 
-    The model and the other arguments of ``sample`` were stored with it, by pickle: resume only what you trust.
+    The model and the other arguments of ``sample`` were pickled with it, so resume only checkpoints you trust.
 
     Parameters
     ----------
     checkpoint
         The folder that was passed to ``sample``.
     draws
-        The number of draws of each chain in all, an int: a run that was to make fewer goes on to so many, to the bits
-        of one that was asked for them at first. If None, the default, it makes those that it was asked for.
+        The total number of draws of each chain, an int. A shorter run is extended to it, bit for bit as if you had
+        asked for this number at first. If None, the default, the run makes its original number of draws.
     devices, check
-        The devices over which chains are split and whether to compare with one, as for ``sample``. They may be other
-        ones, and fewer or more, than those on which the run was begun.
+        The devices over which chains are split, and whether to compare with one of them, as for ``sample``. They may
+        differ from those of the original run, in kind and in number.
     progressbar
         Whether to show progress, as for ``sample``. Default True.
     callback
-        A function that is called with a ``Progress``, as for ``sample``; none by default.
+        A function that receives a ``Progress``, as for ``sample``; none by default.
     """
     arguments = stored_arguments(checkpoint)
     if draws is not None:
@@ -366,7 +367,7 @@ def resume(
 
 
 def warm_up_only(ready: Prepared, rng_key: Key[Array, ""]) -> WarmedUp:
-    """Run the warm-up alone, and return all that is needed to make draws in a loop outside ``sample``."""
+    """Run the warm-up alone, and return everything needed to make draws in a loop outside ``sample``."""
     with progress(ready.plan.stages, False, None) as report:
         state, _ = start_chains(ready)
         runner = StageRunner(rng_key, chunk_capacity(*ready.positions.shape), report, Journal())

@@ -1,4 +1,4 @@
-"""Many calls, made here or through an executor: one that fails costs no other its outcome."""
+"""Many calls, made here or through an executor; a call that fails does not affect the others."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ Call = Callable[[], Any]
 
 
 class DataSetError(RuntimeError):
-    """The error that ``sample_many`` raises for data sets that failed, after it has finished all others."""
+    """The error that ``sample_many`` raises for failed data sets, after all others have finished."""
 
     def __init__(self, message: str, results: Sequence[Any] = ()):
         super().__init__(message)
         self.results = list(results)
-        """The results in the order of the data sets, with the exception of each that failed at its place."""
+        """The results in the order of the data sets, with an exception in place of each failure."""
 
 
 class Raised(NamedTuple):
     """An exception that a call raised in another process."""
 
     packed: bytes
-    """The exception, packed by ``cloudpickle``: its class may be one of the user's script."""
+    """The exception, pickled by ``cloudpickle`` because its class may come from the user's script."""
     said: str
-    """Its name and its words, for where it cannot be unpacked."""
+    """Its name and message, for when it cannot be unpickled."""
 
 
 def make_calls(calls: Sequence[Call], pool: Executor | Any, done: Callable[[], None]) -> list[Any]:
-    """Make calls, and return in their order what each returns, or the exception that it raises.
+    """Make calls, and return, in order, the value or the exception of each.
 
-    They are made here, one after the other, if ``pool`` is None, else through that executor. ``done`` is called after
-    each. A call that the executor loses, because a process dies, is made a second time after all others.
+    If ``pool`` is None, the calls are made here, one after the other; otherwise through that executor. ``done`` is
+    called after each. If a process dies and the executor loses a call, it is repeated after all others.
     """
     if pool is None:
         return [_made(call, done) for call in calls]
@@ -63,7 +63,7 @@ def make_calls(calls: Sequence[Call], pool: Executor | Any, done: Callable[[], N
 
 
 def _made(call: Call, done: Callable[[], None]) -> Any:
-    """Make a call, and return its outcome, which may be an exception."""
+    """Make a call, and return its outcome, possibly an exception."""
     try:
         return call()
     except Exception as error:
@@ -75,7 +75,7 @@ def _made(call: Call, done: Callable[[], None]) -> Any:
 def _through(
     pool: Executor | Any, calls: Mapping[int, bytes], attempt: int, done: Callable[[], None]
 ) -> tuple[dict[int, Any], dict[int, Exception]]:
-    """Let an executor make calls, and return their outcomes, and the errors by which it lost the others."""
+    """Make calls through an executor, and return the outcomes, and the errors by which it lost the others."""
     outcomes: dict[int, Any] = {}
     lost: dict[int, Exception] = {}
     futures: dict[int, Future[Any]] = {}
@@ -96,7 +96,7 @@ def _through(
 
 
 def _error(raised: Raised) -> Exception:
-    """Return an exception of another process, or its words if its class is not known here."""
+    """Return the exception of another process, or its message if the class is unknown here."""
     try:
         return cloudpickle.loads(raised.packed)
     except Exception:
@@ -106,9 +106,9 @@ def _error(raised: Raised) -> Exception:
 def _once_more(
     pool: Executor | Any, calls: Mapping[int, bytes], errors: Sequence[Exception], done: Callable[[], None]
 ) -> tuple[dict[int, Any], dict[int, Exception]]:
-    """Make the calls that an executor lost a second time, in processes of our own if it is broken for good.
+    """Make the calls that an executor lost again, in processes of our own if it is broken for good.
 
-    Elsewhere each is made alone: whatever ends a process ends all calls that are in it.
+    Otherwise each is made alone, since whatever ends a process ends all calls in it.
     """
     broken = next((error for error in errors if isinstance(error, BrokenExecutor)), None)
     if broken is None:
@@ -126,9 +126,9 @@ def _once_more(
 
 
 def _unpacked(call: bytes, attempt: int) -> Any:
-    """Make a call that was packed for another process, and return its outcome; an exception is packed.
+    """Make a pickled call from another process, and return its outcome; an exception is pickled again.
 
-    The number of the attempt makes the second one another call to Dask, which otherwise repeats what it knows.
+    The attempt number makes a second attempt a new call for Dask, which would otherwise return its cached outcome.
     """
     try:
         return cloudpickle.loads(call)()

@@ -1,4 +1,4 @@
-"""The draws of a pass: as a record holds them, and the evidence by a bridge from them."""
+"""The draws of a pass as a record, and the evidence by bridge sampling from them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from sahmc.warmup.reference import Beside
 
 
 def draw_record(draws: Draw, unpack: Unpacker | None, normalise: bool) -> DrawRecord:
-    """Return draws (draw, chain, ...) as a record (chain, draw, ...); positions that are on disk stay there.
+    """Return draws (draw, chain, ...) as a record (chain, draw, ...); positions on disk stay there.
 
-    ``unpack`` makes variables of positions; it is None if ``keep`` has replaced them. ``normalise`` makes the weights
+    ``unpack`` turns positions into variables; it is None if ``keep`` has replaced them. ``normalise`` makes the weights
     sum to 1.
     """
     position = jax.tree.map(lambda x: np.swapaxes(x, 0, 1), draws.position)
@@ -36,7 +36,7 @@ def draw_record(draws: Draw, unpack: Unpacker | None, normalise: bool) -> DrawRe
 
 
 def bridge(record: RunRecord, beside: Beside, positions: np.ndarray) -> tuple[float, float]:
-    """Return the log of the integral of the density and its error, by a bridge to the reference ``beside`` the ladder.
+    """Return the log integral of the density and its error, by a bridge to the reference ``beside`` the ladder.
 
     ``positions`` are the draws as vectors, (chain, draw, dim).
     """

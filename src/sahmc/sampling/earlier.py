@@ -1,4 +1,4 @@
-"""A run that starts from the result of an earlier one: its draws are the starts, and its warm-up may serve."""
+"""A run that starts from the result of an earlier one: from its draws and, if it fits, its warm-up."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from sahmc.run.start import Prepared, prepare, prepare_at
 from sahmc.warmup.warm_start import Known, known_from, may_serve
 
 MUST = "initvals that are a result must be of a model with the variables of this one"
-"""What must hold of a result from which a run starts."""
+"""The requirement on a result from which a run starts."""
 ADVICE = "pass a result of such a model, or positions in its place"
-"""What to do where it does not."""
+"""The advice if it is not met."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Earlier:
-    """An earlier run from which another starts: all that is needed of it, so that it can be stored for ``resume``."""
+    """The parts of an earlier run from which another starts, kept in a form that ``resume`` can store."""
 
     starts: Any
     """The draws from which chains start, arrays (chain, ...) in the structure of a draw."""
     whole: bool
-    """Whether these are positions, rather than the variables of a model or what ``keep`` made of them."""
+    """Whether these are positions; otherwise they are variables of a model or values of ``keep``."""
     names: frozenset[str]
     """The names of the variables of its draws."""
     known: Known | None
-    """What its warm-up knows; None if it cannot serve another run, or was not there any more."""
+    """The outcome of its warm-up; None if no other run can use it, or it is no longer there."""
 
 
 def as_earlier(initvals: Any, chains: int, rng_key: Key[Array, ""]) -> Any:
-    """Return the initvals of a run of so many ``chains``, of a result what is needed: equal-weight draws and more."""
+    """Return initvals; for a result, the parts needed, with ``chains`` draws resampled to equal weight."""
     if not isinstance(initvals, Result):
         return initvals
     draws, weight = initvals.record.draws, initvals.weight
@@ -58,7 +58,7 @@ def as_earlier(initvals: Any, chains: int, rng_key: Key[Array, ""]) -> Any:
 
 
 def prepare_from(model: Model, plan: Plan, initvals: Any, rng_key: Key[Array, ""]) -> Prepared:
-    """Prepare a run, by ``prepare``, whose ``initvals`` may be an earlier run, from whose draws chains then start."""
+    """Prepare a run as ``prepare`` does; ``initvals`` may also be an earlier run, whose draws give the starts."""
     if not isinstance(initvals, Earlier):
         return prepare(model, plan, initvals, rng_key)
     starts = [jax.tree.map(lambda x: x[i], initvals.starts) for i in range(plan.chains)]  # noqa: B023
@@ -67,7 +67,7 @@ def prepare_from(model: Model, plan: Plan, initvals: Any, rng_key: Key[Array, ""
     one = starts[0]
     own = one if model.start is None else model.start(rng_key)
     _require_same(_shapes(one), _shapes(own))
-    if initvals.whole and model.constrain is not None and jax.tree_util.all_leaves([own]):  # names are told by it alone
+    if initvals.whole and model.constrain is not None and jax.tree_util.all_leaves([own]):  # only this shows the names
         _require_same(initvals.names, named(jax.eval_shape(model.constrain, own)))
     flatten(one, "a draw of the result")
     example, unravel = flatten(own, "the start")
@@ -75,14 +75,14 @@ def prepare_from(model: Model, plan: Plan, initvals: Any, rng_key: Key[Array, ""
     flat = np.concatenate([leaves[name].reshape(plan.chains, -1) for name in named(own)], axis=1)
     try:
         return prepare_at(model, plan, jnp.asarray(flat, example.dtype), unravel)
-    except (TypeError, IndexError, AttributeError) as error:  # what a function does with what it did not expect
+    except (TypeError, IndexError, AttributeError) as error:  # a function given something it did not expect
         why = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         got = f"{_listed(_shapes(one))}, with which its log density fails: {why}"
         raise ValueError(f"{MUST}; got {got}. To fix it, {ADVICE}.") from error
 
 
 def with_earlier(ready: Prepared, initvals: Any) -> Prepared:
-    """Return a run that knows what the run from which it starts knew, if there is one and it may serve."""
+    """Return a run that uses the warm-up of the run it starts from, if there is one and it fits."""
     known = initvals.known if isinstance(initvals, Earlier) else None
     if known is None or not may_serve(known, ready.plan):
         return ready
@@ -95,7 +95,7 @@ def _shapes(position: Any) -> list[str]:
 
 
 def _require_same(there: Collection[str], here: Collection[str]) -> None:
-    """Raise ``ValueError`` unless the variables of an earlier run are those of the model."""
+    """Raise ``ValueError`` unless an earlier run has the variables of the model."""
     only = [sorted(set(one) - set(other)) for one, other in ((there, here), (here, there))]
     require(only == [[], []], MUST, f"{_listed(only[0])} there, {_listed(only[1])} here", ADVICE)
 

@@ -26,9 +26,9 @@ from sahmc.sampling import sample
 from sahmc.sampling.collect import DataSetError, make_calls
 
 OURS = ("model_args", "model_kwargs", "callback", "checkpoint", "progressbar")
-"""The arguments of ``sample`` that are made for each data set."""
+"""The arguments of ``sample`` that are set for each data set."""
 MOST_LINES = 20
-"""The most data sets of which a warning or an error tells."""
+"""The maximum number of data sets listed in a warning or an error."""
 DATA_SETS = "data sets"
 """The name under which progress is shown."""
 
@@ -47,10 +47,10 @@ def sample_many(
     progressbar: bool = True,
     **options: Any,
 ) -> list[Any]:
-    """Draw from the posteriors of one model for many data sets, and return their results in the same order.
+    """Draw from the posteriors of one model for many data sets, and return the results in the same order.
 
-    The model is compiled once for all data sets of the same shape, in each process. A warning tells which data sets
-    have findings. A data set that fails costs no other its result.
+    In each process, the model is compiled once for all data sets of the same shape. A warning lists the data sets with
+    findings. If a data set fails, you still get the results of the others.
 
     Parameters
     ----------
@@ -58,33 +58,33 @@ def sample_many(
         A function from a position and the data to a log density; a ``Model`` whose log likelihood (or log density) is
         such a function; or a NumPyro model, a function of the data.
     datasets
-        The data sets, a list: a tuple holds positional arguments of the model, a dict its keyword arguments, and
-        anything else is its one argument.
+        The data sets, a list. A tuple holds positional arguments of the model, a dict its keyword arguments; anything
+        else is its only argument.
     initvals
         As for ``sample``, the same for all data sets.
     each
-        Arguments of ``sample`` that differ from data set to data set, a list with a dict for each:
-        ``[{"initvals": x} for x in starts]``. If None, the default, there are none.
+        The arguments of ``sample`` that differ between data sets, a list with a dict for each: ``[{"initvals": x} for x
+        in starts]``. If None, the default, there are none.
     random_seed
-        An int or a NumPy ``Generator``. Each data set has a seed of its own that follows from it; ``Result.settings``
-        records that. If None, the default, seeds are drawn, or those in the folder ``checkpoint`` go on.
+        An int or a NumPy ``Generator``. Each data set gets its own seed from it, recorded in ``Result.settings``. If
+        None, the default, seeds are chosen at random, or taken from the folder ``checkpoint``.
     cores
-        The number of CPU cores, an int: so many processes share the data sets, also where there is a GPU, which a few
-        chains on a small model leave idle. A process that dies is replaced, and its data set is run once more. If
-        None, the default, data sets run here one after the other.
+        The number of CPU cores, an int. As many processes share the data sets, even if there is a GPU: a few chains on
+        a small model would leave it idle. If a process dies, it is replaced and its data set is run once more. If None,
+        the default, data sets run here one after the other.
     executor
-        Any executor of ``concurrent.futures`` to which data sets are submitted one by one, such as a
-        ``ProcessPoolExecutor`` that spawns, Dask's ``client.get_executor()`` or ``submitit.AutoExecutor``. A data set
-        that it loses is run once more, on ``cores`` if the executor is broken for good. None by default.
+        Any executor of ``concurrent.futures``, to which data sets are submitted one by one. Examples are a
+        ``ProcessPoolExecutor`` that spawns, Dask's ``client.get_executor()`` and ``submitit.AutoExecutor``. A lost data
+        set is run once more, on ``cores`` if the executor is broken for good. None by default.
     checkpoint
-        A folder with one folder in it for each data set, as for ``sample``: what is complete is read back when the
-        call is made again. If None, the default, nothing is written.
+        A folder with one subfolder for each data set, as for ``sample``. Complete data sets are read back when you
+        repeat the call. If None, the default, nothing is written.
     errors
-        What happens if data sets fail, once all others are finished. "raise", the default, raises
-        ``sahmc.DataSetError``, which names them and has the other results in ``results``; if all fail by the same
-        error, that one is raised. "return" puts the exception of a data set into the list, at its place.
+        What happens to failed data sets, once all others are finished. "raise", the default, raises
+        ``sahmc.DataSetError``, which names them and has the other results in ``results``. If all fail with the same
+        error, that error is raised. "return" puts the exception of a failed data set in its place in the list.
     progressbar
-        Whether to show how many data sets are done, a bool: where and how, as for ``sample``. Default True.
+        Whether to show how many data sets are done, a bool; displayed as for ``sample``. Default True.
     options
         Further arguments of ``sample``.
     """
@@ -106,7 +106,7 @@ def sample_many(
     ok = random_seed is None or isinstance(random_seed, (int, np.integer, np.random.Generator))
     require(ok, "random_seed must be an int, a NumPy Generator or None", random_seed, "pass one of these")
     folder = None if checkpoint is None else as_path(checkpoint, "checkpoint")
-    seeds = [None] * len(datasets)  # each then draws its own, or finds it in its folder
+    seeds = [None] * len(datasets)  # each then draws its own seed, or finds it in its folder
     if random_seed is not None:
         seeds = as_rng(random_seed, "random_seed").integers(2**31, size=len(datasets)).tolist()
     places = [None if folder is None else folder / f"{i:05d}" for i in range(len(datasets))]
@@ -133,7 +133,7 @@ def sample_many(
 
 
 def _checked(each: Any, num: int) -> list[Mapping[str, Any]]:
-    """Return the arguments of each of ``num`` data sets; ``each`` is what was given."""
+    """Return the arguments of each of ``num`` data sets; ``each`` is the user's argument."""
     if each is None:
         return [{}] * num
     ok = isinstance(each, (list, tuple)) and all(isinstance(given, Mapping) for given in each)
@@ -144,7 +144,7 @@ def _checked(each: Any, num: int) -> list[Mapping[str, Any]]:
 
 
 def _raise(results: list[Any]) -> None:
-    """Raise one error for all data sets that failed, if any did."""
+    """Raise one error for all failed data sets, if any."""
     failed = {i: found for i, found in enumerate(results) if isinstance(found, Exception)}
     if not failed:
         return
@@ -159,7 +159,7 @@ def _raise(results: list[Any]) -> None:
 
 
 def _warn(results: list[Any]) -> None:
-    """Tell which data sets failed or have findings."""
+    """Give a warning about data sets that failed or have findings."""
     lines = []
     for i, found in enumerate(results):
         if isinstance(found, Exception):
@@ -173,12 +173,12 @@ def _warn(results: list[Any]) -> None:
 
 
 def _words(error: Exception) -> str:
-    """Return the kind of an error and the first line of what it says."""
+    """Return the type of an error and the first line of its message."""
     return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
 
 
 def _lines(lines: list[str]) -> str:
-    """Return lines as a text that shows the first ones."""
+    """Return the first lines as one text."""
     return "\n".join(lines[:MOST_LINES] + ["  - ..."] * (len(lines) > MOST_LINES))
 
 
@@ -192,7 +192,7 @@ def _one(model: Callable[..., Any] | Model, data: Any, options: Mapping[str, Any
         return lambda x: function(x, *args, **kwargs)
 
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "sahmc found problems")  # they are told of together
+        warnings.filterwarnings("ignore", "sahmc found problems")  # they are reported together
         if isinstance(model, Model):
             name = "log_likelihood" if model.has_prior else "log_density"
             change: dict[str, Any] = {name: given(getattr(model, name))}
@@ -205,7 +205,7 @@ def _one(model: Callable[..., Any] | Model, data: Any, options: Mapping[str, Any
 
 
 def _is_of_numpyro(model: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-    """Tell whether a model is one of NumPyro, a function of the data alone."""
+    """Tell whether a model is a NumPyro model, a function of the data alone."""
     try:
         return is_of_numpyro(model, args, kwargs)
     except Exception:  # a log density, which takes the data for a position
@@ -218,7 +218,7 @@ def _require_data(function: Callable[..., Any], args: tuple[Any, ...], kwargs: M
     """Raise ``ValueError`` for a function that cannot be called with a position and the data."""
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # some have none
+    except (TypeError, ValueError):  # some functions have none
         return
     position, wrong = () if has_sites(function) else (None,), ""
     try:

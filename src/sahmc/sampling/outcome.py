@@ -1,4 +1,4 @@
-"""One pass of a run, from the warm-up to the modes in its draws, and the result that is made of it."""
+"""One pass of a run, from the warm-up to the modes in its draws, and the result made from it."""
 
 from __future__ import annotations
 
@@ -46,55 +46,55 @@ from sahmc.warmup.warm_start import warm_start
 from sahmc.warmup.warmup import WarmedUp, warm_up
 
 CHECKED = 4
-"""The number of starts at which it is looked how variables change with a symmetry."""
+"""The number of starts at which the effect of a symmetry on the variables is examined."""
 LEAST_SHARE = 1e-3
-"""The share of the moves of the adaptation from which on a region counts as one that chains come to."""
+"""The minimum share of the adaptation moves for a region to count as visited."""
 
 
 class Outcome(NamedTuple):
-    """All that a pass has led to."""
+    """The outcome of a pass."""
 
     record: RunRecord
     """The record, not yet examined."""
     live: Live
-    """The draws as they are in memory, and what moves them."""
+    """The live parts of the run: draws in memory, and the model and kernel that move them."""
     presses: Interrupts
-    """The presses of Ctrl-C: what one of them cuts short is left out, and a finding."""
+    """The presses of Ctrl-C: an examination that one cuts short is left out, and becomes a finding."""
     drawn: StageResult
-    """The stage in which draws were made, to which more may be added."""
+    """The stage that made the draws, which can be extended."""
     warm: WarmedUp
-    """The outcome of the warm-up before it."""
+    """The outcome of the preceding warm-up."""
     spent: int
-    """The gradients spent on the starts and on an earlier pass."""
+    """The number of gradients spent on the starts and on an earlier pass."""
     looked: int
-    """The gradients spent on looking for modes in the draws."""
+    """The number of gradients spent on searching for modes in the draws."""
     number: int
     """The number of the pass, 0 or 1."""
     pace: float
-    """The seconds that each draw of the last round took."""
+    """The seconds per draw in the last round."""
     looking: float
-    """The seconds that it took to look at the draws."""
+    """The seconds spent on analysing the draws."""
     failed: tuple[Finding, ...] = ()
-    """Findings on what could not be looked at in the draws."""
+    """Findings on parts of the analysis that failed."""
 
     @property
     def missed(self) -> np.ndarray:
-        """The lowest points (mode, dim) of modes that only the draws have shown, and whose mass is not known."""
+        """The lowest points (mode, dim) of modes that only the draws have shown, and whose mass is unknown."""
         try:
             return missed_modes(self.record)
-        except Exception:  # told when the run is examined
+        except Exception:  # reported when the run is examined
             return np.empty((0, self.live.finder.scale.size))
 
     def may_go_on(self) -> bool:
-        """Tell whether nobody has asked it to end; all processes must ask at the same point."""
+        """Tell whether the run may continue: nobody asked it to end. All processes must call this at the same point."""
         return not (self.record.settings["interrupted"] or self.presses.ended or self.presses.heed()[1])
 
     def with_failure(self, what: str, error: Exception) -> Outcome:
-        """Return this outcome, with a finding that ``what`` has failed."""
+        """Return this outcome with a finding that ``what`` failed."""
         return self._replace(failed=(*self.failed, failure(f"{what} ended in an error", error)))
 
     def result(self, further: Callable[..., Result], *more: Finding) -> Result:
-        """Return the result, with its findings and ``more`` of them; ``further`` makes more draws."""
+        """Return the result with its findings and ``more``; ``further`` makes more draws."""
         findings: tuple[Finding, ...] = (NOT_EXAMINED,)
         if not self.presses.pressed:
             whole = self.live.has_positions
@@ -106,17 +106,17 @@ class Outcome(NamedTuple):
         return Result(record, dataclasses.replace(self.live, further=further))
 
     def _examined(self, whole: bool) -> Iterable[Finding]:
-        """Return what is wrong with the run; ``whole`` tells that positions were kept as they are."""
+        """Return the findings on the run; ``whole`` says that positions were kept as they are."""
         return examine(self.record, self.live.structured_positions() if whole else self.record.draws.values)
 
     def _rounding(self) -> Iterable[Finding]:
-        """Return what rounding has done to the log density."""
+        """Return the findings on rounding errors in the log density."""
         seen, dim = self.record.modes, self.live.finder.scale.size
         minima = np.zeros((0, dim)) if seen is None else seen.minimum
         return check_rounding(*self.live.rounding(minima), self.record.labels)
 
     def _symmetry(self) -> Iterable[Finding]:
-        """Return whether copies of draws have the same energy."""
+        """Return the findings on copies of draws, which must have equal energy."""
         return check_symmetry(*self.live.asymmetry(self.record.draws.log_weight), self.warm.refuted)
 
 
@@ -127,11 +127,11 @@ class Run:
     ready: Prepared
     """The plan, the energy and the starts."""
     unpack: Unpacker
-    """The function that makes variables of positions."""
+    """The function that turns positions into variables."""
     kept: TracedFunction | None
-    """The function that returns what is kept of a draw in its place."""
+    """The function whose value is kept instead of a draw."""
     labels: Labels
-    """The names of what is kept."""
+    """The labels of the variables."""
     save_warmup: bool
     """Whether to keep draws of the adaptation."""
     journal: Journal
@@ -141,18 +141,18 @@ class Run:
     bars: bool
     """Whether to show progress bars."""
     callback: Callable[[Progress], None] | None
-    """The function that is told of the progress."""
+    """The function that receives the progress."""
     seed: Any
-    """The seed, as it is recorded."""
+    """The seed, as recorded."""
     where: Devices
     """The devices on which chains move."""
     request: str
-    """The draws, the precision and the limits that are asked for, in words."""
+    """The requested draws, precision and limits, as text."""
 
     def once(self, rng_key: Key[Array, ""], limits: Limits, before: Outcome | None = None) -> Outcome:
-        """Warm up, draw, and look for modes in the draws.
+        """Warm up, draw, and search for modes in the draws.
 
-        ``before`` is an earlier pass whose draws have shown modes that its warm-up did not know: they are known now.
+        ``before`` is an earlier pass whose draws showed modes that its warm-up had missed; this pass knows them.
         """
         ready, began = self.ready, time.perf_counter()
         number = 0 if before is None else 1
@@ -185,7 +185,7 @@ class Run:
         return self._outcome(drawn, pace, warm, spent, seconds, goal.looked, number)
 
     def again(self, rng_key: Key[Array, ""], limits: Limits, before: Outcome) -> Outcome:
-        """Make another pass that knows the modes that ``before`` has shown; Ctrl-C during it returns ``before``."""
+        """Make another pass that knows the modes found by ``before``; Ctrl-C during it returns ``before``."""
         self.presses.free()
         try:
             return self.once(rng_key, limits, before)
@@ -195,11 +195,11 @@ class Run:
 
     @property
     def is_kept(self) -> bool:
-        """Whether an error costs nothing: a folder holds the draws, or other processes must be told of it."""
+        """Whether errors may be raised: a folder holds the draws, or other processes must learn of the error."""
         return isinstance(self.journal, DiskJournal) or jax.process_count() > 1
 
     def is_complete(self, outcome: Outcome) -> None:
-        """Note that a pass is to have no more draws than it has."""
+        """Note that a pass is complete with the draws it has."""
         try:
             self.journal.aim(outcome.number, outcome.drawn.so_far.rows)
         except OSError as error:
@@ -225,10 +225,10 @@ class Run:
     def _first_round(
         self, warm: WarmedUp, number: int, draws: int, last: Goal, spent: int, limits: Limits
     ) -> tuple[StageResult, float]:
-        """Make the ``draws`` of pass ``number``, or as many as gradients are left for, but a few in any case.
+        """Make the ``draws`` of pass ``number``, or as many as the remaining gradients allow, but at least a few.
 
-        What a draw costs is known only when some are made, so half of them are made first where gradients are scarce.
-        ``last`` is the goal that the pass had before it was stopped. ``spent`` gradients were spent before the warm-up.
+        The cost of a draw is known only once some are made, so half are made first if gradients are scarce. ``last`` is
+        the goal of the pass before it was stopped. ``spent`` gradients were spent before the warm-up.
         """
         warmup, each = _costs(self.ready.plan, warm)
         goal = limits.affordable(draws, warmup + spent, each)
@@ -236,7 +236,7 @@ class Run:
         goal = max(last.draws, min(draws, FEWEST_DRAWS), goal // 2 if scarce else goal)
         self.journal.ask(number, Goal(goal, looked=last.looked))
         drawn, pace = self._draw(warm, goal, limits)
-        # A round goes to its own end, never to that of a process, so that a resumed run comes to the same.
+        # A round always goes to its own end, even across processes, so that a resumed run gives the same draws.
         while scarce and drawn.so_far.rows == goal and not self.presses.ended:
             more = limits.affordable(draws, warmup + spent, drawn.counts.gradients / goal)
             if more <= goal:
@@ -249,9 +249,9 @@ class Run:
     def _draw(
         self, warm: WarmedUp, draws: int, limits: Limits, before: StageResult | None = None
     ) -> tuple[StageResult, float]:
-        """Make draws until each chain has ``draws`` of them, or until it is late, and return them and their pace.
+        """Make draws until each chain has ``draws`` of them or time is up; return them and the pace.
 
-        ``before`` are those that there are. The pace is the seconds that each new one took.
+        ``before`` holds the existing draws. The pace is the number of seconds per new draw.
         """
         self.presses.hold()
         began = time.perf_counter()
@@ -280,10 +280,10 @@ class Run:
         looked: int,
         number: int,
     ) -> Outcome:
-        """Return what pass ``number`` has led to.
+        """Return the outcome of pass ``number``.
 
-        ``pace`` is that of the last round. ``spent`` are the gradients spent on the starts and on an earlier pass,
-        ``looked`` those on looking for modes in draws.
+        ``pace`` is that of the last round. ``spent`` is the number of gradients spent on the starts and on an earlier
+        pass, ``looked`` that of searches for modes in the draws.
         """
         assert drawn.draws is not None
         began = time.perf_counter()
@@ -332,9 +332,9 @@ class Run:
     def _made(
         self, drawn: StageResult, warm: WarmedUp
     ) -> tuple[tuple[DrawRecord, DrawRecord | None], tuple[Finding, ...]]:
-        """Return the records of the draws and of those of the warm-up, and a finding if they hold bare positions.
+        """Return the records of draws and warm-up draws, and a finding if they hold bare positions.
 
-        They do if the model cannot make its variables of the positions: that must not cost the draws.
+        They hold bare positions if the model fails to compute its variables from them: the draws must not be lost.
         """
 
         def records(unpack: Unpacker | None) -> tuple[DrawRecord, DrawRecord | None]:
@@ -348,9 +348,9 @@ class Run:
             return records(None), (failure("The variables could not be made of the positions", error),)
 
     def _settings(self, warm: WarmedUp, drawn: StageResult, seconds: float, whole: bool) -> dict[str, Any]:
-        """Return the arguments of the run, what became of them, and versions, as JSON can hold them.
+        """Return the arguments of the run, the values it used, and versions, in a form that JSON can hold.
 
-        ``whole`` tells that the variables of the model were kept.
+        ``whole`` says that the variables of the model were kept.
         """
         plan, gain = self.ready.plan, warm.setup.gain
         names = ("tune", "chains", "thin", "target_accept", "theta", "adapt")
@@ -376,24 +376,24 @@ class Run:
 
 
 def _costs(plan: Plan, warm: WarmedUp) -> tuple[int, float]:
-    """Return the gradients spent on the warm-up, and those that a draw of all chains is going to cost."""
+    """Return the gradients spent on the warm-up, and the expected cost of one draw of all chains."""
     spent = warm.record.gradients
-    moves = max(1, plan.stages["adapt"])  # as planned: moves of a longer trajectory are fewer
+    moves = max(1, plan.stages["adapt"])  # as planned: with longer trajectories fewer moves are made
     return sum(spent.values()), spent["adapt"] / moves * plan.moves_per_draw
 
 
 def _drawing(plan: Plan, warm: WarmedUp) -> Schedule:
-    """Return the schedule of the last stage, in which draws are made."""
+    """Return the schedule of the last stage, which makes the draws."""
     bottom, top = _ends(warm.setup.tilt, warm.visits)
     learn = plan.adapt == "always" and warm.setup.tilt.num_regions > 1
     return Schedule(learn_theta=learn, thin=plan.thin * warm.setup.kernel.moves, bottom=bottom, top=top)
 
 
 def _ends(tilt: Tilt, visits: np.ndarray) -> tuple[int, int]:
-    """Return the regions between which round trips are counted: the ends of a ladder, or the lowest and highest seen.
+    """Return the regions at the ends of a round trip: the ends of a ladder, or the lowest and highest visited.
 
-    ``visits`` are those to each region during the adaptation. A region in which a chain only happened to start is none
-    that chains could come back to.
+    ``visits`` counts those to each region during the adaptation. A region where a chain merely started does not count,
+    since chains may never return to it.
     """
     share = visits.reshape(-1, visits.shape[-1]).sum(axis=0) / max(1, visits.sum())
     seen = np.flatnonzero(share >= LEAST_SHARE)

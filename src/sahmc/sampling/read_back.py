@@ -1,4 +1,4 @@
-"""A complete run that is kept in a folder, read back without going through its stages again."""
+"""A complete run in a folder, read back without repeating its stages."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from sahmc.sampling.drawn import draw_record
 from sahmc.sampling.outcome import Outcome, Run
 
 APART = ("draws", "warmup_draws", "labels")
-"""The parts of a record that are not stored as they are: draws have a file of their own, and labels are the model's."""
+"""The parts of a record that are stored differently: draws have their own file, and labels come from the model."""
 
 
 class Resting:
-    """The run that made a result which was read back: it is gone through again when something is asked of it."""
+    """The run behind a result that was read back; it is repeated only when the result needs it."""
 
     def __init__(self, run: Run, wake: Callable[[], Live], further: Callable[..., Any]):
         self.has_positions, self.predictor = run.kept is None, run.ready.predictor
@@ -42,11 +42,11 @@ class Resting:
         return self._wake()
 
     def assign_modes(self, draws: DrawRecord) -> ModeAssignment:
-        """Return the modes in the draws, for a run that did not look for any."""
+        """Return the modes in the draws, for a run that did not search for any."""
         return self._live.assign_modes(draws)
 
     def rejuvenate(self, index: tuple[np.ndarray, ...], moves: int, seed: int) -> Rejuvenated:
-        """Return some draws after ``moves`` plain moves of the kernel each; see ``Live.rejuvenate``."""
+        """Return some draws after ``moves`` plain kernel moves each; see ``Live.rejuvenate``."""
         return self._live.rejuvenate(index, moves, seed)
 
     def __getattr__(self, name: str) -> Any:
@@ -56,9 +56,9 @@ class Resting:
 
 
 def keep_result(outcome: Outcome, journal: Journal, asked: Mapping[str, Any], record: RunRecord) -> None:
-    """Store the record of a run that is complete in its folder, if it has one, for ``read_back``.
+    """Store the record of a complete run in its folder, if it has one, for ``read_back``.
 
-    ``asked`` is what the run was asked for besides what its journal knows, as JSON can hold it.
+    ``asked`` holds the requests to the run that its journal does not know, in a form that JSON can hold.
     """
     waiting = len(outcome.missed) and not record.warmup.late  # for another pass, which was cut short
     cut = record.settings["interrupted"] or outcome.presses.pressed or outcome.presses.ended
@@ -76,7 +76,7 @@ def keep_result(outcome: Outcome, journal: Journal, asked: Mapping[str, Any], re
     }
     try:
         journal.write_result(pack(about))
-    except TypeError:  # a tilt of the user's own, say: the run is then gone through again
+    except TypeError:  # such as a user's own tilt: the run is then repeated
         return
     except Exception as error:
         again = "the draws are in its folder, and it is gone through again if it is asked for"
@@ -86,15 +86,15 @@ def keep_result(outcome: Outcome, journal: Journal, asked: Mapping[str, Any], re
 def read_back(
     run: Run, asked: Mapping[str, Any], wake: Callable[[], Live], further: Callable[..., Result]
 ) -> Result | None:
-    """Return the result of a run that is complete; None if it is not, if not all of it is whole, or if more is asked.
+    """Return the result of a complete run; None if it is incomplete, damaged, or more is requested now.
 
-    ``asked`` is what the run is asked for now. ``wake`` goes through the run again, which is done when something is
-    asked that only the run itself can tell. ``further`` goes on with it, given how many draws there are.
+    ``asked`` is the current request. ``wake`` repeats the run, which is done only if something needs the run itself.
+    ``further`` extends it, given its number of draws.
     """
     content = run.journal.read_result()
     try:
         record = None if content is None else _record(run, asked, unpack(content))
-    except Exception:  # of a layout that was changed since, say: the run is gone through again
+    except Exception:  # such as a changed file layout: the run is then repeated
         record = None
     if record is None:
         return None
@@ -102,7 +102,7 @@ def read_back(
 
 
 def _record(run: Run, asked: Mapping[str, Any], about: Mapping[str, Any]) -> RunRecord | None:
-    """Return the record of a run, from its draws and what was stored ``about`` it; None if these are not there."""
+    """Return the record of a run from its draws and the stored ``about``; None if the draws are missing."""
     if about["asked"] != asked:
         return None
     draws = run.journal.drawn(about["stage"], _structure(run, about["prior"], about["depth"]))
@@ -120,12 +120,12 @@ def _record(run: Run, asked: Mapping[str, Any], about: Mapping[str, Any]) -> Run
 
 
 def _structure(run: Run, prior: bool, depth: bool) -> Any:
-    """Return the pytree structure of the draws of a run, whose prior may be apart, and whose trajectories may grow."""
+    """Return the pytree structure of a run's draws; it may have a separate ``prior`` and tree ``depth``."""
     kept = 0 if run.kept is None else jax.tree.unflatten(run.kept.returns, range(run.kept.returns.num_leaves))
     leaves: Any = (kept, 0, 0 if prior else None, 0, 0, 0, 0, 0 if depth else None)
     return jax.tree.structure(Draw(*leaves))
 
 
 def _variables(unpacker: Unpacker, example: jax.Array) -> Any:
-    """Return the pytree structure of what a vector stands for."""
+    """Return the pytree structure of the variables that a vector stands for."""
     return jax.tree.structure(jax.eval_shape(unpacker, example))

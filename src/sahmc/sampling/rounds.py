@@ -1,4 +1,4 @@
-"""Rounds of draws: a run goes on until it is as precise as was asked for, or a limit comes."""
+"""Rounds of draws: a run continues until it reaches the requested precision or a limit."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from sahmc.run.limits import Limits
 from sahmc.sampling.outcome import Outcome, Run
 
 SAFETY, LEAST_GROWTH, MOST_GROWTH = 1.1, 1.2, 2.0
-"""The factor by which a round is longer than what it should take, and the bounds of the growth of a run in a round."""
+"""The safety factor on the length of a round, and the bounds on the growth of a run in one round."""
 MOST_DRAWS = 100
-"""The most draws, in units of those asked for at first, of a run that no limit ends."""
+"""The maximum number of draws of a run without limits, as a multiple of the number first requested."""
 
 
 def draw_in_rounds(
     run: Run, rng_key: Key[Array, ""], limits: Limits, until: Precision | None
 ) -> tuple[Outcome, list[Finding]]:
-    """Make a first round of draws and, if there is a precision to be reached, further ones.
+    """Make a first round of draws and, if a precision is requested, further ones.
 
-    What returns is the last outcome, and a finding if it is not what was asked for. Where draws show a mode that the
-    warm-up did not know, all is done once more. A further round or pass that fails is a finding, unless a folder holds
+    Returns the last outcome, and findings if it falls short of the request. If draws show a mode that the warm-up
+    missed, everything is done once more. A failure in a further round or pass becomes a finding, unless a folder holds
     the draws.
     """
     outcome = run.once(rng_key, limits)
@@ -66,9 +66,9 @@ def draw_in_rounds(
 
 
 def _next(outcome: Outcome, lacking: list[Shortfall], limits: Limits, most: int) -> int | None:
-    """Return how many draws there are to be after the next round; None if there is none to be.
+    """Return the total number of draws after the next round; None if there is no further round.
 
-    ``lacking`` is what is not precise enough, and ``most`` the largest number of draws.
+    ``lacking`` lists the quantities that are not precise enough, and ``most`` is the maximum number of draws.
     """
     factor = max((shortfall.factor for shortfall in lacking), default=0.0)
     if not lacking or not math.isfinite(factor) or limits.is_late:
@@ -82,7 +82,7 @@ def _next(outcome: Outcome, lacking: list[Shortfall], limits: Limits, most: int)
 
 
 def _lacking(lacking: list[Shortfall], limits: Limits, ended: bool) -> Iterator[Finding]:
-    """Yield a finding if a run has ended, perhaps by Ctrl-C, before it was as precise as was asked for."""
+    """Yield a finding if a run ended, perhaps by Ctrl-C, before it reached the requested precision."""
     if lacking:
         worst = max(lacking, key=lambda shortfall: shortfall.factor)
         why = " before Ctrl-C" if ended else _why(worst, limits)
@@ -94,7 +94,7 @@ def _lacking(lacking: list[Shortfall], limits: Limits, ended: bool) -> Iterator[
 
 
 def _why(worst: Shortfall, limits: Limits) -> str:
-    """Return why a run ended before it was as precise as was asked for, in words."""
+    """Return, as text, why a run ended before it reached the requested precision."""
     if not math.isfinite(worst.factor):
         return ", since no number of draws would do"
     if limits.is_late:
@@ -105,7 +105,7 @@ def _why(worst: Shortfall, limits: Limits) -> str:
 
 
 def _cut_short(outcome: Outcome, wanted: int, limits: Limits) -> Iterator[Finding]:
-    """Yield a finding if a limit has left a run with fewer draws than were ``wanted`` in the first place."""
+    """Yield a finding if a limit left a run with fewer draws than first ``wanted``."""
     rows = outcome.drawn.so_far.rows
     if rows < wanted and not limits.are_none and outcome.may_go_on():
         which = (
