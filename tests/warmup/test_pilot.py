@@ -197,3 +197,22 @@ def test_chains_that_come_down_a_funnel_are_waited_for(monkeypatch):
     monkeypatch.setattr(pilot, "MOST_REPEATS", 0)
     broken = np.asarray(pilot._settle(*at_starts(model, starts), 100).state.sahmc.chains.position)[:, 0]
     assert broken.mean() > 1
+
+
+@pytest.mark.parametrize("dim", [2, 20, 100])
+def test_a_hessian_where_there_is_no_mass_does_not_count(dim):
+    """Eight draws of a Gaussian in units of their spread all count; one at a place 200 times as narrow does not.
+
+    It does if the place is as much deeper, as in a spike that has mass.
+    """
+    rng = np.random.default_rng(dim)
+    for _ in range(50):
+        curves, energy = np.repeat(np.eye(dim)[None], 8, axis=0), 0.5 * rng.chisquare(dim, 8)
+        assert pilot.have_mass(curves, energy).all()
+    curves[3] *= 200.0**2
+    narrow = dim * np.log(200.0) > 12 + dim / 2  # in two dimensions that is not much
+    assert pilot.have_mass(curves, energy).tolist() == [k != 3 or not narrow for k in range(8)]
+    energy[3] += 20.0
+    assert pilot.have_mass(curves, energy).tolist() == [k != 3 for k in range(8)]
+    energy[3] -= 20.0 + dim * np.log(200.0)
+    assert pilot.have_mass(curves, energy).all()

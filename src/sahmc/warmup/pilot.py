@@ -10,8 +10,10 @@ import numpy as np
 
 from sahmc.hamiltonian.spread import LadderSpread, Spread
 from sahmc.kernels.base import Kernel
+from sahmc.landscape.bulk import DISPLACED_NATS, DISPLACED_PER_DIM
 from sahmc.landscape.curvature import (
     LAPLACE_DIM,
+    WIDEST,
     correlated_covariance,
     curvature,
     energies_and_gradients,
@@ -302,15 +304,29 @@ def _by_level(kernel: Kernel, variance: np.ndarray) -> bool:
     return kernel.with_variances(variance) is not kernel
 
 
+def have_mass(curves: np.ndarray, energy: np.ndarray) -> np.ndarray:
+    """Tell around which points there is mass, by the Hessians (point, dim, dim) and energies there.
+
+    A chain may be stuck where the posterior is far narrower than elsewhere and no deeper, as high up in a funnel. The
+    Hessian there would make the steps of all chains too short.
+    """
+    value = np.clip(np.linalg.eigvalsh(curves), WIDEST**-2, None)
+    height = energy + 0.5 * np.log(value).sum(axis=1)
+    return height <= np.median(height) + DISPLACED_NATS + DISPLACED_PER_DIM * curves.shape[1]
+
+
 def _correlations(context: WarmupContext, state: RunState, variance: np.ndarray) -> tuple[np.ndarray | None, int]:
     """Return the covariance of the coordinates from the Hessian at some chains, and the cost.
 
     It is None where a diagonal metric is enough. ``variance`` is that of each coordinate, as far as it is known.
     """
     position = np.asarray(state.sahmc.chains.position)
-    points = position[np.linspace(0, len(position) - 1, CURVED_POINTS).astype(int)]
+    chosen = np.linspace(0, len(position) - 1, CURVED_POINTS).astype(int)
+    points = position[chosen]
     scale = np.sqrt(variance)
     curves = np.stack([curvature(context.energy_fn, point, scale) for point in points])
+    if np.isfinite(curves).all():
+        curves = curves[have_mass(curves, np.asarray(state.sahmc.chains.total_energy, float)[chosen])]
     if context.plan.symmetries is not None:
         curves = np.repeat(curves, CURVED_COPIES, axis=0)
         move = context.plan.symmetries.random_copies(curves[:, 0], np.random.default_rng(len(curves)))
