@@ -92,8 +92,8 @@ def bridge_to_reference(low: np.ndarray, weight: np.ndarray, high: np.ndarray) -
     """Return the log of the integral of exp(-U), from E = U + log q at draws of both densities (Meng and Wong, 1996).
 
     ``low`` holds E of posterior draws (chain, draw); their ``weight`` sums to 1. ``high`` holds E of independent draws
-    from q. With l = exp(-E), Z is a ratio of two means: that of l / (s l + t Z) under q, and that of 1 / (s l + t Z)
-    under the posterior. Here s and t are the shares of posterior draws and of draws from q in the total.
+    from q. Z solves Z = a / b: a is the mean of ``l / (s l + t Z)`` under q, and b is the mean of ``1 / (s l + t Z)``
+    under the posterior. Here l = exp(-E), and s and t are the shares of posterior draws and of draws from q.
     """
     num = 1 / (weight**2).sum()
     share = num / (num + len(high))
