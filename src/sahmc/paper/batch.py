@@ -203,10 +203,9 @@ def _nuts_chunk(
 def measure(drawn: Drawn, data: Any, quantity: Callable[[Any, Any], Any]) -> dict[str, Any]:
     """Measure the draws on every data set, and return the results by name.
 
-    - "mean" is the weighted posterior mean of ``quantity(position, data)``.
-    - "ess" holds the minimum, median and maximum over coordinates for the unweighted draws.
-    - "lowest" holds the lowest energy twice, because ``default_on_each`` returns two.
-    - "trace" holds energies of the first chain.
+    The entry "mean" is the weighted posterior mean of ``quantity(position, data)``. The entry "ess" holds the minimum,
+    median and maximum over coordinates for the unweighted draws. The entry "lowest" holds the lowest energy twice,
+    because ``default_on_each`` returns two. The entry "trace" holds energies of the first chain.
     """
 
     @jax.jit

@@ -101,7 +101,7 @@ def write_store(tree: xr.DataTree, streamed: Sequence[Streamed], names: Sequence
 
 
 def _put_away(old: Path) -> None:
-    """Rename an old store, if it exists, so that no process restores it while it is removed."""
+    """Give an old store, if it exists, another name, so that no process restores it while it is removed."""
     with contextlib.suppress(FileNotFoundError):
         old.rename(old.with_name(f"gone-{secrets.token_hex(4)}"))
 

@@ -50,17 +50,11 @@ def check_kernel(
 ) -> tuple[Check, ...]:
     """Check a kernel against its contract, and raise an ``AssertionError`` that lists every broken promise.
 
-    There are six checks, and ``only`` can select some of them by name:
-
-    - "invariance": the kernel leaves every tilted density invariant, tested with ``chains`` exact draws moved by
-      ``steps`` transitions, and chains do move;
-    - "flow": the ``flow``, if there is one, is reversible and preserves volume;
-    - "traces": a new theta, step size or key does not recompile the kernel;
-    - "dtypes": float32 and float64 are preserved;
-    - "energies": positions with an energy that is infinite or not a number are handled;
-    - "keys": the key is used correctly.
-
-    ``cases`` selects some of the tilts.
+    There are six checks, and ``only`` selects some of them by name. "invariance" moves ``chains`` exact draws by
+    ``steps`` transitions under every tilt: the density must stay the same, and chains must move. "flow" checks that the
+    ``flow``, if there is one, is reversible and preserves volume. "traces" checks that a new theta, step size or key
+    compiles nothing. "dtypes" checks that float32 and float64 are preserved. "energies" checks energies that are
+    infinite or not a number. "keys" checks the use of the key. ``cases`` selects some of the tilts.
     """
     require_kernel(kernel)
     for count, name in ((chains, "chains"), (steps, "steps")):

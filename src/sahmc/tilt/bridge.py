@@ -13,7 +13,7 @@ BRACKET, FREE_STEPS, MOST_STEPS = 50.0, 8, 150
 They are its margin beyond the range of the draws (nats), the number of steps before every third one is a bisection,
 and the maximum number of steps."""
 FEW = 50_000
-"""With more draws than this, a subset of about this size gives the starting value."""
+"""The number of draws above which a subset of about this size gives the starting value."""
 UNKNOWN = Expectation(np.array(np.nan), np.array(np.nan))
 """The result if the draws do not support an estimate."""
 
@@ -100,7 +100,7 @@ def bridge_to_reference(low: np.ndarray, weight: np.ndarray, high: np.ndarray) -
     log_z = -float(np.median(low))
     high = np.where(np.isnan(high), np.inf, high)
     for _ in range(MOST_STEPS):
-        up = expit(np.log(share / (1 - share)) - high - log_z) / share  # l / (s l + t Z), scaled by Z
+        up = expit(np.log(share / (1 - share)) - high - log_z) / share  # l / (s l + t Z); down is Z / (s l + t Z)
         down = expit(np.log((1 - share) / share) + low + log_z) / (1 - share)
         below = float((weight * down).sum())
         step = float(np.log(up.mean()) - np.log(below)) if up.any() and below > 0 else np.nan
