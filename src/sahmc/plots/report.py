@@ -40,7 +40,7 @@ CITE = "J. Yun, M. Shin, I. H. Jin and F. Liang, Stochastic approximation Hamilt
 def write_report(result: Result, path: str | PathLike[str], *, overwrite: bool = False) -> None:
     """Write one HTML page about a run: findings first, then summary, modes, plots, settings, and how to cite.
 
-    An existing page is refused unless ``overwrite``; any other kind of file is never replaced.
+    The path must end in ".html" or ".htm". An existing page is refused unless ``overwrite``.
     """
     require_result(result)
     out = as_new_file(path, overwrite)

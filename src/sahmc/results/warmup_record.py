@@ -93,7 +93,7 @@ class Rung:
     step_size: float
     """The tuned step size."""
     wander: float
-    """The largest variance within a chain of any coordinate, as a median over chains."""
+    """The variance within a chain: median over chains, then maximum over coordinates."""
     memory: float
     """The correlation of chain means with those of the previous rung, maximum over coordinates; nan at the first."""
     inside: float = 1.0
