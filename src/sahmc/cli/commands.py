@@ -1,4 +1,4 @@
-"""The commands: each takes its arguments and returns an exit status. Heavy imports wait until they are needed."""
+"""The commands: each takes its arguments and returns an exit status. Slow imports are made only when needed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sahmc.results.result import Result
 
 GOOD, CRASHED, WRONG, DOUBTFUL, INTERRUPTED, UNREAD = 0, 1, 2, 3, 130, 141
-"""Exit statuses; ``CODES`` of the command line tells all but the last to users, which is that of a closed pipe."""
+"""Exit statuses. ``CODES`` of the command line explains all but the last, which is that of a closed pipe."""
 
 
 def write_example(args: argparse.Namespace) -> int:
@@ -71,7 +71,7 @@ def sample_model(args: argparse.Namespace) -> int:
 
 
 def resume_run(args: argparse.Namespace) -> int:
-    """Go on with a run that is kept in a folder."""
+    """Resume a run from its checkpoint folder."""
     _check_output(args)
     _join(args)
     from sahmc.sampling import resume
@@ -83,7 +83,7 @@ def resume_run(args: argparse.Namespace) -> int:
 
 
 def _precision(args: argparse.Namespace) -> Precision | None:
-    """Return the precision that was asked for; None if none was."""
+    """Return the target precision; None without one."""
     from sahmc.results.precision import Precision
 
     asked = {name: getattr(args, name) for name in ("mass", "ess", "log_evidence")}
@@ -92,7 +92,7 @@ def _precision(args: argparse.Namespace) -> Precision | None:
 
 @contextmanager
 def _start_told(args: argparse.Namespace) -> Iterator[None]:
-    """Tell of a start that is missing as ``sahmc sample`` names it."""
+    """Report a missing start in terms of the options of ``sahmc sample``."""
     from sahmc.models.starts import NoStartError
 
     try:
@@ -106,7 +106,7 @@ def _start_told(args: argparse.Namespace) -> Iterator[None]:
 
 @contextmanager
 def _progress_lines() -> Iterator[None]:
-    """Show what is logged about a run on standard error, where that is no terminal and bars cannot be shown."""
+    """Show the log of a run on standard error if that is not a terminal, where progress bars cannot be shown."""
     import logging
 
     log, lines = logging.getLogger("sahmc"), logging.StreamHandler(sys.stderr)
@@ -138,7 +138,7 @@ def _join(args: argparse.Namespace) -> None:
 
 
 def _devices(args: argparse.Namespace) -> int | str | None:
-    """Return the devices that were asked for."""
+    """Return the requested devices."""
     from sahmc._support.validate import require
 
     asked = args.devices
@@ -148,7 +148,7 @@ def _devices(args: argparse.Namespace) -> int | str | None:
 
 
 def _check_output(args: argparse.Namespace) -> None:
-    """Raise a ValueError if the result could not be saved as asked: before the work, not after it."""
+    """Raise a ValueError before the run if its result could not be saved as requested."""
     from sahmc.results.files import check_target
 
     if args.out is not None:
@@ -157,7 +157,7 @@ def _check_output(args: argparse.Namespace) -> None:
 
 
 def _require_new(path: Path, overwrite: bool) -> None:
-    """Raise a ValueError if there is a file that is not to be written over."""
+    """Raise a ValueError if the file exists and may not be overwritten."""
     from sahmc._support.validate import require
 
     must, todo = "nothing is written over another file", "choose another name, or pass --overwrite"
@@ -167,12 +167,12 @@ def _require_new(path: Path, overwrite: bool) -> None:
 def _finish(result: Result, args: argparse.Namespace) -> int:
     import jax
 
-    if jax.process_index():  # the first process has it all
+    if jax.process_index():  # the first process has the whole result
         return GOOD
     from sahmc.cli.output import is_doubtful, print_result
 
     if args.out is not None:
-        result.save(args.out, overwrite=args.overwrite)  # first: nobody need read what is printed
+        result.save(args.out, overwrite=args.overwrite)  # save first: printing may fail
     print_result(result, args.json)
     if args.out is not None:
         print(f"\nSaved {args.out}. Next: sahmc report {args.out}", file=sys.stderr if args.json else sys.stdout)
@@ -208,7 +208,7 @@ def compare_runs(args: argparse.Namespace) -> int:
 
 
 def report_run(args: argparse.Namespace) -> int:
-    """Write a page about a saved run."""
+    """Write the report page of a saved run."""
     _require_pictures()
     from sahmc.plots.report import write_report
     from sahmc.results.result import Result
@@ -221,7 +221,7 @@ def report_run(args: argparse.Namespace) -> int:
 
 
 def plot_run(args: argparse.Namespace) -> int:
-    """Draw the overview of a saved run."""
+    """Plot the overview of a saved run."""
     _require_pictures()
     from sahmc.plots.figures import plot_overview, save_figure
     from sahmc.results.result import Result
@@ -234,14 +234,14 @@ def plot_run(args: argparse.Namespace) -> int:
 
 
 def _require_pictures() -> None:
-    """Raise a ValueError if no pictures can be drawn: before the work, not after it."""
+    """Raise a ValueError before the run if figures cannot be drawn."""
     from sahmc._support.validate import require_library
 
     require_library("matplotlib", "plots")
 
 
 def show_demo(args: argparse.Namespace) -> int:
-    """Show three modes, by SAHMC and by plain HMC."""
+    """Show three modes, sampled by SAHMC and by plain HMC."""
     _require_pictures()
     from sahmc.cli.demo import run_demo
 

@@ -1,4 +1,4 @@
-"""What ``sahmc demo`` shows: the paper's three modes, all chains started in one of them."""
+"""The demo of ``sahmc demo``: the paper's three modes, with all chains started in one of them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from sahmc.sampling import sample
 from sahmc.testing.targets import Target, mixture
 
 NAMES = {"hmc": "plain HMC", "sahmc": "SAHMC"}
-"""Names of the samplers, as the table and the picture show them."""
+"""The names of the samplers in the table and the figure."""
 
 
 def run_demo(out: Path, seed: int, progressbar: bool = True) -> dict[str, Result]:
-    """Run both samplers, print the masses they find beside the truth, and write the picture to ``out``.
+    """Run both samplers, print the estimated masses beside the truth, and write the figure to ``out``.
 
-    Results come by the keys of ``NAMES``.
+    Return the results by the keys of ``NAMES``.
     """
     console = Console()
     target = mixture(a=-8.0, b=6.0)
@@ -51,9 +51,9 @@ def run_demo(out: Path, seed: int, progressbar: bool = True) -> dict[str, Result
 
 
 def masses_table(results: dict[str, Result], target: Target) -> Table:
-    """Return a table of the masses that each sampler found, with standard errors, beside the truth.
+    """Return a table of the masses estimated by each sampler, with standard errors, beside the truth.
 
-    There is no effective sample size for a sampler that missed a mode.
+    A sampler that missed a mode has no effective sample size.
     """
     table = Table(title="Mass found in the mode at")
     for column in ("", "(-8, -8)", "(6, 6)", "(0, 0)", "ESS", "gradients"):
@@ -68,7 +68,7 @@ def masses_table(results: dict[str, Result], target: Target) -> Table:
 
 
 def draw_figure(results: dict[str, Result], target: Target, out: Path, seed: int) -> None:
-    """Draw posterior draws of each sampler over the density, and write the picture to ``out``."""
+    """Plot posterior draws of each sampler over the density, and write the figure to ``out``."""
     try:
         import matplotlib
     except ImportError as error:

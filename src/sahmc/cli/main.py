@@ -1,4 +1,4 @@
-"""The command line. Heavy imports wait until a command needs them, so that --help answers at once."""
+"""The command line. Slow imports are made only when a command needs them, so that --help answers at once."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ CODES = (
     "Exit status: 0 good, 1 something broke on the way, 2 bad usage or input, 3 the run is complete but has findings "
     "of severity error, 130 interrupted before there were draws."
 )
-"""What exit statuses mean, in words."""
+"""The meaning of exit statuses, for the help text."""
 JSON_HELP = "print one JSON object in place of text"
-"""The words for ``--json``."""
+"""The help text of ``--json``."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status; ``argv`` are the words after ``sahmc``, from the shell if None."""
+    """Run one command and return its exit status; ``argv`` are its arguments, None for those of the process."""
     arguments = parser().parse_args(argv)
     if arguments.command is None:
         parser().print_help()
@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = int(arguments.run(arguments))
         sys.stdout.flush()
         return code
-    except BrokenPipeError:  # whoever reads has seen enough, as `head` does
+    except BrokenPipeError:  # the reader has closed the pipe, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return UNREAD
     except (ValueError, OSError) as error:
@@ -76,13 +76,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that says which command was probably meant."""
+    """A parser that suggests the command you probably meant."""
 
     names: Sequence[str] = ()
     """The names of the commands."""
 
     def error(self, message: str) -> NoReturn:
-        """Print what is wrong, and exit."""
+        """Print the error and exit."""
         from sahmc._support.validate import nearest
 
         given = re.search(r"invalid choice: '(.*?)'", message)
@@ -91,7 +91,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the whole command line; each command leaves its function in ``run`` of the arguments."""
+    """Return the parser of the whole command line; parsed arguments hold the function of the command as ``run``."""
     top = Parser(
         prog="sahmc",
         description="Draws from posteriors with many modes:\nStochastic Approximation Hamiltonian Monte Carlo.\n\n"
@@ -113,7 +113,7 @@ def parser() -> argparse.ArgumentParser:
 def _command(
     commands: Commands, name: str, run: Callable[[argparse.Namespace], int], help: str, description: str
 ) -> argparse.ArgumentParser:
-    """Add a command, which ``run`` carries out; ``help`` is its line in the list of commands."""
+    """Add a command with the function ``run``; ``help`` is its line in the list of commands."""
     made = commands.add_parser(name, help=help, description=description, epilog=CODES)
     made.add_argument("--debug", action="store_true", help="show where in the code an error comes from")
     made.set_defaults(run=run)
@@ -121,7 +121,7 @@ def _command(
 
 
 def _add_run_commands(commands: Commands) -> None:
-    """Add what makes a run: init, sample and resume."""
+    """Add the commands that make a run: init, sample and resume."""
     make = _command(
         commands,
         "init",
@@ -154,7 +154,7 @@ def _add_run_commands(commands: Commands) -> None:
 
 
 def _add_sample_options(sample: argparse.ArgumentParser) -> None:
-    """Add the model and the settings of a run to ``sahmc sample``."""
+    """Add the options for the model and the settings of a run to ``sahmc sample``."""
     sample.add_argument(
         "model",
         metavar="FILE.py[:NAME]",
@@ -191,7 +191,7 @@ def _add_sample_options(sample: argparse.ArgumentParser) -> None:
 
 
 def _add_output_options(command: argparse.ArgumentParser) -> None:
-    """Add where the result goes, how it is printed, and whether progress is shown."""
+    """Add the options for the output file, the printed format and the progress bar."""
     command.add_argument("--out", type=Path, metavar="RUN", help="save the result: run.nc, or run.zarr")
     command.add_argument("--overwrite", action="store_true", help="write over --out if it exists")
     command.add_argument("--json", action="store_true", help=JSON_HELP)
@@ -205,7 +205,7 @@ def _add_output_options(command: argparse.ArgumentParser) -> None:
 
 
 def _add_result_commands(commands: Commands) -> None:
-    """Add what looks at saved runs: summary, compare, report and plot."""
+    """Add the commands for saved runs: summary, compare, report and plot."""
     summary = _command(
         commands, "summary", show_summary, "print the summary of a run", "Print the table, the modes and the findings."
     )
@@ -238,7 +238,7 @@ def _add_result_commands(commands: Commands) -> None:
 
 
 def _add_show_commands(commands: Commands) -> None:
-    """Add what needs no model of one's own: demo, paper and completion."""
+    """Add the commands that need no model from the user: demo, paper and completion."""
     demo = _command(
         commands,
         "demo",

@@ -1,4 +1,4 @@
-"""A model in a file, for the command line."""
+"""Models in files, for the command line."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ def log_density(position):
 
 
 class Loaded(NamedTuple):
-    """What ``sample`` takes first: a model, and where its chains start."""
+    """The first two arguments of ``sample``: a model, and where its chains start."""
 
     model: Any
-    """A log density, a ``sahmc.Model``, or a model of another library that ``sample`` knows."""
+    """The model: a log density, a ``sahmc.Model``, or a model of a supported library."""
     init: Any
-    """A position, in the structure that the model takes; None: where the model says."""
+    """The starting position, in the structure of the model; None to use the model's own."""
 
 
 def load_model(spec: str, init: str | None, data: str | None) -> Loaded:
     """Load a model from a file: ``FILE.py``, ``FILE.py:name``, or a Stan program, ``FILE.stan``.
 
-    ``init``, for a Python file, is the name of something in it, numbers with commas, or a position in JSON, as text or
-    in a file. ``data``, for a Stan program, is a JSON file.
+    ``init`` is for a Python file: a name defined there, comma-separated numbers, or a position in JSON, as text or in
+    a file. ``data`` is a JSON file for a Stan program.
     """
     file, _, name = spec.partition(":")
     path = Path(file)
@@ -94,7 +94,7 @@ def _stan_program(path: Path, init: str | None, data: str | None) -> Loaded:
 
 
 def _start(content: dict[str, Any], init: str | None, file: str) -> Any:
-    """Return where chains start: ``init`` as it was given, or that of the file with this ``content``."""
+    """Return where chains start: ``init`` as given, or that of the file with this ``content``."""
     if init is None:
         return content.get("init")
     if init in content:
@@ -112,9 +112,9 @@ def _start(content: dict[str, Any], init: str | None, file: str) -> Any:
 
 
 def _position(plain: Any) -> Any:
-    """Return a position that was written as JSON, lists and numbers as arrays; a list of dicts is one for each chain.
+    """Return a position from JSON, with lists and numbers as arrays; a list of dicts has one for each chain.
 
-    Raises ``ValueError`` for what is no number.
+    Raise ``ValueError`` for anything that is not a number.
     """
     import jax.numpy as jnp
 

@@ -1,4 +1,4 @@
-"""What the command line prints of a run: for people, or for programs."""
+"""The output of the command line about a run, as text or as JSON."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def print_result(result: Result, as_json: bool) -> None:
 
 
 def print_comparison(found: Comparison, doubtful: Sequence[str], as_json: bool) -> None:
-    """Print how models compare, as text or as one JSON object; ``doubtful`` are those whose runs have errors."""
+    """Print a comparison of models, as text or as one JSON object; the runs of ``doubtful`` models have errors."""
     if as_json:
         numbers = {
             name: {key: column[i] for key, column in found.columns.items()} for i, name in enumerate(found.names)
@@ -42,12 +42,12 @@ def print_comparison(found: Comparison, doubtful: Sequence[str], as_json: bool) 
 
 
 def is_doubtful(result: Result) -> bool:
-    """Tell whether a run has findings of severity error."""
+    """Return whether a run has findings of severity error."""
     return any(finding.severity == "error" for finding in result.findings)
 
 
 def described(result: Result) -> dict[str, Any]:
-    """Return what a program may want to know of a run, as JSON can hold it; null stands for numbers not known."""
+    """Return the description of a run for programs, in a form that fits JSON; unknown numbers are null."""
     table = result.summary().to_dataframe()
     found = {
         "sahmc": __version__,
@@ -64,12 +64,12 @@ def described(result: Result) -> dict[str, Any]:
 
 
 def _has_modes(result: Result) -> bool:
-    """Tell whether the run has looked for modes."""
+    """Return whether the run searched for modes."""
     return result.mode_assignment is not None
 
 
 def _evidence(result: Result) -> dict[str, Any] | None:
-    """Return the log evidence, its error, and whether it is that of a model with a prior; None where none is known."""
+    """Return the log evidence, its standard error, and whether the model has a prior; None if it is unknown."""
     try:
         mean, mcse = result.log_evidence()
     except ValueError:
@@ -78,7 +78,7 @@ def _evidence(result: Result) -> dict[str, Any] | None:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value with numbers of Python in place of those of NumPy, and None in place of those not finite."""
+    """Return a value with Python numbers in place of NumPy's, and None in place of numbers that are not finite."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,1 +1,1 @@
-"""The mechanics: kinetic energy and its metric, and the integrator."""
+"""Hamiltonian mechanics: the kinetic energy with its metric, and the integrator."""

@@ -1,4 +1,4 @@
-"""Fixed points, found by iteration and known to a tolerance."""
+"""Fixed points by iteration, to a tolerance."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ Scalar = Float[Array, ""]
 
 
 class Accuracy(NamedTuple):
-    """The accuracy to which a fixed point must be known."""
+    """The required accuracy of a fixed point."""
 
     tolerance: float | Scalar
-    """The largest distance from it at which the search ends."""
+    """The maximum distance from the fixed point at which the search ends."""
     rounding: float
-    """The largest relative change that is a rounding error."""
+    """The maximum relative change that counts as rounding error."""
     precision: float
     """The spacing of floating-point numbers around 1."""
     max_iterations: int | Int[Array, ""]
 
 
 class Iterate(NamedTuple):
-    """A point on the way."""
+    """A point of the iteration."""
 
     value: Vector
     change: Scalar
-    """The distance the last iteration has moved it."""
+    """The distance from the previous point."""
     ratio: Scalar
-    """That distance over the one of the iteration before."""
+    """The ratio of this ``change`` to the previous one."""
     iterations: Int[Array, ""]
 
 
@@ -43,7 +43,7 @@ def solve_fixed_point(
 ) -> tuple[Vector, Bool[Array, ""]]:
     """Return the x with function(x) = x near ``guess``, and whether it was reached; ``size`` measures lengths.
 
-    If changes shrink by a factor r the distance still to go is change r / (1 - r); where they do not shrink the search
+    If changes shrink by a factor r, the remaining distance is change * r / (1 - r). If they do not shrink, the search
     ends.
     """
 

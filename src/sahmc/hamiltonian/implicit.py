@@ -1,4 +1,4 @@
-"""The generalised leapfrog, for kinetic energies that depend on the position."""
+"""The generalised leapfrog, for position-dependent kinetic energies."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ Vector = Float[Array, " dim"]
 Solved = Bool[Array, ""]
 """Whether the equations of a step, or of all steps so far, were solved."""
 RETURN_TOLERANCES = 10.0
-"""The largest distance, in tolerances, between where a step began and where the step back leads."""
+"""The maximum distance, in tolerances, between the start of a step and the end of the step back."""
 
 
 @strategy
 class GeneralisedLeapfrog(Integrator):
-    """Half a kick, a drift, half a kick; the first two implicit, solved by fixed-point iteration.
+    """Half a kick, a drift, half a kick; the first two are implicit and solved by fixed-point iteration.
 
     y_1/2 = y - eps/2 dH/dx(x, y_1/2);  x' = x + eps/2 (G(x)^-1 + G(x')^-1) y_1/2;  y' = y_1/2 - eps/2 dH/dx(x', y_1/2).
 
-    Where both equations are solved this is reversible and preserves volume. Every step is checked: the solutions must
-    be known to ``tolerance``, in units in which position and momentum vary by about 1, and the step back must lead to
-    where it began; otherwise the step is not ``solved``. What is left unsolved is not seen by the decision, so the
-    tolerance must be small: None is 2e-5 in float32 and 1e-8 in float64.
+    If both equations are solved, the step is reversible and preserves volume. Every step is checked. The solutions
+    must be accurate to ``tolerance``, in units in which position and momentum vary by about 1, and the step back must
+    return to the start. Otherwise the step is not ``solved``. The decision does not correct the remaining error, so
+    the tolerance must be small: None means 2e-5 in float32 and 1e-8 in float64.
     """
 
     tolerance: float | Array | None = None
     max_iterations: int | Int[Array, ""] = 30
-    """The bound on the iterations for one equation."""
+    """The maximum number of iterations for one equation."""
     name: ClassVar[str] = "generalised_leapfrog"
 
     def __post_init__(self) -> None:
@@ -51,11 +51,11 @@ class GeneralisedLeapfrog(Integrator):
 
     @property
     def gradients(self) -> int:
-        """Two gradients a step, since every step is also taken back; derivatives of the metric come on top."""
+        """The number of gradients per step: two, because each step is also reversed. Metric derivatives are extra."""
         return 2
 
     def flow(self, target: TiltedTarget, level: Level, metric: PositionMetric, step_size: Energy) -> Flow:
-        """Return the map that takes many steps, each of them checked, and tells whether all were solved."""
+        """Return the map that takes many steps, checks each, and reports whether all were solved."""
         precision = float(jnp.finfo(step_size.dtype).eps)
         tolerance = max(precision ** (2 / 3), 1e-8) if self.tolerance is None else self.tolerance
         accuracy = Accuracy(tolerance, 8 * precision, precision, self.max_iterations)
@@ -84,9 +84,10 @@ class ImplicitStep:
     accuracy: Accuracy
 
     def checked(self, state: ChainState, momentum: Vector, solved: Solved) -> tuple[ChainState, Vector, Solved]:
-        """Take a step, and the step back; it is solved if both are, and lead to where it began.
+        """Take a step and the step back; the step is solved if both are and they return to the start.
 
-        ``solved`` tells of the steps before. Return the state, the momentum, and whether all steps so far were solved.
+        ``solved`` is whether all earlier steps were solved. Return the state, the momentum, and whether all steps so
+        far were solved.
         """
 
         def turn(carry: tuple[ChainState, Vector], _: Any) -> Any:
@@ -101,7 +102,7 @@ class ImplicitStep:
         return new, new_momentum, solved & found.all() & (off <= RETURN_TOLERANCES * allowed)
 
     def take(self, state: ChainState, momentum: Vector) -> tuple[ChainState, Vector, Solved]:
-        """Kick, drift and kick; return where that leads, and whether both equations were solved."""
+        """Return the state and momentum after a kick, a drift and a kick, and whether both equations were solved."""
         here, slope = self._kinetic(state.position)
         kicked = momentum - self.kick(state)
         middle, solved_y = solve_fixed_point(

@@ -1,4 +1,4 @@
-"""Integrators: how Hamilton's equations are followed in steps, reversible and without change of volume."""
+"""Integrators of Hamilton's equations: discrete steps that are reversible and preserve volume."""
 
 from __future__ import annotations
 
@@ -21,26 +21,27 @@ from sahmc.tilt.tilts import Energy, Level
 Vector = Float[Array, " dim"]
 """A position, a momentum or a gradient of one chain."""
 NumSteps = int | Int[Array, ""]
-"""A number of steps, known when the program is compiled or not."""
+"""A number of steps; an int is known when the program is compiled, an array is not."""
 UNROLLED = 32
-"""The longest trajectory that is written out step by step for an accelerator, which is slow at loops."""
+"""The bound on the number of steps below which a loop is unrolled on accelerators, which are slow at loops."""
 
 
 Flow = Callable[..., tuple[ChainState, Vector, bool | Bool[Array, ""]]]
-"""A map (state, momentum, number of steps) -> (state, momentum, whether every step was solved); a last argument tells
-the most steps there can be, if that is known when the program is compiled."""
+"""A map (state, momentum, number of steps) -> (state, momentum, whether every step was solved).
+
+A last, optional argument is the maximum number of steps, if that is known when the program is compiled."""
 
 
 class Integrator(ABC):
     """The interface of an integrator of Hamilton's equations."""
 
     name: ClassVar[str]
-    """The name by which a user asks for it."""
+    """The name you pass to select it."""
 
     @property
     @abstractmethod
     def gradients(self) -> int:
-        """The number of gradients that one step costs."""
+        """The number of gradients per step."""
 
     @abstractmethod
     def flow(self, target: TiltedTarget, level: Level, metric: Any, step_size: Energy) -> Flow:
@@ -48,10 +49,10 @@ class Integrator(ABC):
 
 
 class Splitting(Integrator):
-    """An integrator of kicks y - b eps grad and drifts x + a eps M^-1 y in turn, the same forwards and backwards.
+    """An integrator of alternating kicks y - b eps grad and drifts x + a eps M^-1 y, symmetric in time.
 
-    One step is kick b_0, drift a_1, kick b_1, ..., drift a_s, kick b_s = b_0. The force is a function of position
-    alone, so the map is reversible and preserves volume whatever the force.
+    One step is kick b_0, drift a_1, kick b_1, ..., drift a_s, kick b_s = b_0. The force depends on the position alone,
+    so the map is reversible and preserves volume for any force.
     """
 
     kicks: ClassVar[tuple[float, ...]]
@@ -61,11 +62,11 @@ class Splitting(Integrator):
 
     @property
     def gradients(self) -> int:
-        """The number of drifts, s: one gradient after each."""
+        """The number of gradients per step, one after each of the s drifts."""
         return len(self.drifts)
 
     def flow(self, target: TiltedTarget, level: Level, metric: ConstantMetric, step_size: Energy) -> Flow:
-        """Return the map that takes many steps; the last kick of one and the first of the next are made as one."""
+        """Return the map that takes many steps; the last kick of a step is merged with the first of the next."""
         kick = target.kick(level, step_size)
 
         def drift(a: float, position: Vector, momentum: Vector) -> ChainState:
@@ -73,20 +74,20 @@ class Splitting(Integrator):
             return target.evaluate(position + step_size * (velocity if a == 1.0 else a * velocity))
 
         def step(position: Vector, momentum: Vector, last: float) -> tuple[ChainState, Vector]:
-            """Take all of a step but its first kick, with ``last`` in place of the last b."""
+            """Take a step without its first kick, with ``last`` in place of the last b."""
             for a, b in zip(self.drifts, (*self.kicks[1:-1], last), strict=True):
                 state = drift(a, position, momentum)
                 position, momentum = state.position, momentum - (kick(state) if b == 1.0 else b * kick(state))
             return state, momentum
 
         def inner(_: Any, carry: tuple[Vector, Vector]) -> tuple[Vector, Vector]:
-            state, momentum = step(*carry, last=2 * self.kicks[0])  # with the first kick of the next step
+            state, momentum = step(*carry, last=2 * self.kicks[0])  # includes the first kick of the next step
             return state.position, momentum
 
         def advance(
             state: ChainState, momentum: Vector, num_steps: NumSteps, most: int | None = None
         ) -> tuple[ChainState, Vector, bool]:
-            # Only positions and momenta are carried: energies along the way are computed only if the force needs them.
+            # The loop carries only positions and momenta: energies are computed only if the force needs them.
             carry = state.position, momentum - self.kicks[0] * kick(state)
             most = num_steps if isinstance(num_steps, int) else most
             position, momentum = _repeat(inner, num_steps - 1, None if most is None else most - 1, carry)
@@ -96,9 +97,10 @@ class Splitting(Integrator):
 
 
 def _repeat(body: Callable[[Any, Any], Any], count: NumSteps, most: int | None, carry: Any) -> Any:
-    """Apply ``body`` so many times to ``carry``: in a loop, or written out where loops are slow.
+    """Apply ``body`` to ``carry`` ``count`` times, in a loop, or unrolled where loops are slow.
 
-    Where it is only known when the program runs how many of ``most`` times it is, the others are made for nothing.
+    If ``count`` is known only at run time, the unrolled program always makes ``most`` applications and discards the
+    surplus.
     """
     if most == 0:
         return carry
@@ -121,10 +123,10 @@ class Leapfrog(Splitting):
 
 @strategy
 class MinimumNorm(Splitting):
-    """The integrator of second order and two gradients a step with the smallest error constant.
+    """The second-order integrator with two gradients a step and the smallest error constant (McLachlan 1995).
 
-    McLachlan (1995): kicks b, 1 - 2b, b around two half drifts. Worth it where the acceptance limits the step size,
-    as in many dimensions.
+    It has kicks b, 1 - 2b, b around two half drifts. Use it if the acceptance probability limits the step size, as it
+    does in many dimensions.
     """
 
     name: ClassVar[str] = "minimum_norm"
@@ -133,11 +135,11 @@ class MinimumNorm(Splitting):
 
 
 INTEGRATORS: dict[str, type[Splitting]] = {i.name: i for i in (Leapfrog, MinimumNorm)}
-"""Every integrator for a constant metric, by its name."""
+"""All integrators for a constant metric, by name."""
 
 
 def splitting_integrator(integrator: Any) -> Splitting:
-    """Return the integrator that an object or a name stands for; raise ``ValueError`` for anything else."""
+    """Return the integrator given as an object or by name; raise ``ValueError`` for anything else."""
     if isinstance(integrator, Splitting):
         return integrator
     require_known(integrator, INTEGRATORS, "integrator")

@@ -1,6 +1,6 @@
 """Mass matrices: K(y) = y' M^-1 y / 2, up to a constant.
 
-A constant metric holds M^-1, which is an estimate of the covariance of the position.
+A constant metric holds M^-1, an estimate of the covariance of the position.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sahmc.hamiltonian.spread import Spread
 Vector = Float[Array, " dim"]
 """A position, a momentum or a velocity of one chain."""
 RANK = 8
-"""The number of directions of a low-rank metric that is estimated."""
+"""The maximum number of directions in an estimated low-rank metric."""
 
 
 class Kinetic(ABC):
@@ -28,7 +28,7 @@ class Kinetic(ABC):
 
     @abstractmethod
     def momentum(self, noise: Vector) -> Vector:
-        """Return y ~ N(0, M), made of noise ~ N(0, I)."""
+        """Return y ~ N(0, M), made from noise ~ N(0, I)."""
 
     @abstractmethod
     def velocity(self, momentum: Vector) -> Vector:
@@ -40,17 +40,17 @@ class Kinetic(ABC):
 
 
 class Metric(ABC):
-    """The metric that a kernel holds: a kinetic energy for every position."""
+    """The metric of a kernel: a kinetic energy for every position."""
 
     name: ClassVar[str]
-    """The name by which a user asks for it."""
+    """The name you pass to select it."""
 
     @abstractmethod
     def at(self, target: Any, position: Vector) -> Kinetic:
         """Return the kinetic energy at a position."""
 
     def at_level(self, level: Any) -> Metric:
-        """Return the metric at a level of the ladder: itself, unless each has its own."""
+        """Return the metric at a level of the ladder: this metric, unless each level has its own."""
         return self
 
     def check_dim(self, dim: int) -> None:  # noqa: B027
@@ -63,7 +63,7 @@ class ConstantMetric(Metric, Kinetic):
     @classmethod
     @abstractmethod
     def fit(cls, spread: Spread) -> ConstantMetric:
-        """Return the metric for draws that spread like this."""
+        """Return the metric estimated from a spread of draws."""
 
     def at(self, target: Any, position: Vector) -> Kinetic:
         """Return the metric itself, whatever the position."""
@@ -109,7 +109,7 @@ class DiagonalMetric(ConstantMetric):
 
     @classmethod
     def fit(cls, spread: Spread) -> DiagonalMetric:
-        """Return the metric of the variances of the draws."""
+        """Return the metric with the variances of the draws."""
         return cls(spread.variance())
 
     def check_dim(self, dim: int) -> None:
@@ -127,7 +127,7 @@ class DiagonalMetric(ConstantMetric):
 
 @strategy
 class LadderMetric(Metric):
-    """A diagonal metric of its own for every level of a ladder; the warm-up makes it."""
+    """A separate diagonal metric for every level of a ladder, made by the warm-up."""
 
     inverse_mass: Float[Array, "levels dim"]
     """The variances of the position at each level."""
@@ -138,7 +138,7 @@ class LadderMetric(Metric):
         return updated(DiagonalMetric([1.0]), inverse_mass=self.inverse_mass[level])
 
     def at(self, target: Any, position: Vector) -> Kinetic:
-        """Raise ``TypeError``: without a level there is no metric."""
+        """Raise ``TypeError``, because without a level there is no metric."""
         raise TypeError("a metric by level is asked for that of a level first")
 
 
@@ -158,9 +158,9 @@ def _covariance(inverse_mass: Any) -> Float[Array, "dim dim"]:
 
 
 def _least_correlation(covariance: np.ndarray) -> float:
-    """Return the smallest eigenvalue of a covariance matrix whose coordinates are brought to unit variance.
+    """Return the smallest eigenvalue of the correlation matrix of a covariance matrix.
 
-    Units that differ by ten orders of magnitude would drown that of the matrix itself in rounding.
+    The eigenvalue of the covariance itself would be lost to rounding if units differ by ten orders of magnitude.
     """
     variance = np.diag(covariance)
     if not (variance > 0).all():
@@ -179,7 +179,7 @@ class DenseMetric(ConstantMetric):
 
     @classmethod
     def fit(cls, spread: Spread) -> DenseMetric:
-        """Return the metric of the covariance of the draws."""
+        """Return the metric with the covariance of the draws."""
         return cls(spread.covariance())
 
     def check_dim(self, dim: int) -> None:
@@ -203,16 +203,16 @@ def _floats(values: Any) -> Float[Array, "*any"]:
 
 @strategy
 class LowRankMetric(ConstantMetric):
-    """The metric M^-1 = S (I + V (diag(values) - I) V') S, S = diag(scale), V of few orthonormal columns.
+    """The metric M^-1 = S (I + V (diag(values) - I) V') S, with S = diag(scale) and a few orthonormal columns V.
 
-    It holds variances of the coordinates, and of a few directions that run across them. That costs d times their
-    number, where a dense metric costs d squared. Columns of zeros with the value 1 add nothing.
+    It holds the variances of the coordinates and of a few other directions. It costs d times the number of those
+    directions, where a dense metric costs d squared. Columns of zeros with the value 1 have no effect.
     """
 
     scale: Any = converted(_floats)
-    """The standard deviations of the coordinates but for those directions, (dim,)."""
+    """The standard deviations of the coordinates apart from those directions, (dim,)."""
     vectors: Any = converted(_floats)
-    """The directions, the columns of V, (dim, rank)."""
+    """The directions, as columns of V, (dim, rank)."""
     values: Any = converted(_floats)
     """The variances along them in units of ``scale``, (rank,)."""
     name: ClassVar[str] = "low_rank"
@@ -239,7 +239,7 @@ class LowRankMetric(ConstantMetric):
 
     @classmethod
     def fit(cls, spread: Spread) -> LowRankMetric:
-        """Return the metric of the variances of the draws, and of the directions that stand out."""
+        """Return the metric with the variances of the draws and of the directions that stand out."""
         vectors, values, rest = spread.directions(min(RANK, spread.rows.shape[1]))
         return cls(np.sqrt(spread.variance() * rest), vectors, values / rest)
 
@@ -279,11 +279,11 @@ METRICS: dict[str, type[ConstantMetric]] = {
     AUTO: DiagonalMetric,
     **{m.name: m for m in (UnitMetric, DiagonalMetric, DenseMetric, LowRankMetric)},
 }
-"""Every constant metric by its name."""
+"""All constant metrics by name."""
 
 
 def constant_metric(metric: Any) -> ConstantMetric | str:
-    """Return a metric, or the name of one that is still to be estimated; raise ``ValueError`` for anything else."""
+    """Return the metric, or its name if it has yet to be estimated; raise ``ValueError`` for anything else."""
     if isinstance(metric, ConstantMetric):
         return metric
     require_known(metric, METRICS, "metric")

@@ -1,4 +1,4 @@
-"""Metrics that follow the position: G(x) in place of M (Girolami and Calderhead 2011)."""
+"""Position-dependent metrics: G(x) in place of M (Girolami and Calderhead 2011)."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from sahmc.tilt.target import TiltedTarget
 Vector = Float[Array, " dim"]
 """A position, a momentum or a velocity of one chain."""
 Matrix = Float[Array, "dim dim"]
-"""A matrix over the coordinates of a position."""
+"""A matrix with a row and a column for each coordinate of a position."""
 
 
 @strategy
 class PointKinetic(Kinetic):
-    """The energy K(y) = y' G^-1 y / 2 + log|G| / 2, G = L L'. The second term belongs to the density of y given x."""
+    """The kinetic energy K(y) = y' G^-1 y / 2 + log|G| / 2, G = L L'; the second term normalises p(y | x)."""
 
     lower: Matrix
     """The Cholesky factor L of G at one position."""
@@ -37,7 +37,7 @@ class PointKinetic(Kinetic):
         return cls(jnp.linalg.cholesky(matrix))
 
     def momentum(self, noise: Vector) -> Vector:
-        """Return y = L z ~ N(0, G), made of noise z ~ N(0, I)."""
+        """Return y = L z ~ N(0, G), made from noise z ~ N(0, I)."""
         return self.lower @ noise
 
     def velocity(self, momentum: Vector) -> Vector:
@@ -54,16 +54,16 @@ class PointKinetic(Kinetic):
         return jax.scipy.linalg.cho_solve((self.lower, True), jnp.eye(len(self.lower), dtype=self.lower.dtype))
 
     def size(self, position: Vector, momentum: Vector) -> Float[Array, ""]:
-        """Return the largest entry of L' x and L^-1 y.
+        """Return the largest absolute entry of L' x and L^-1 y.
 
-        These are of the order of 1 for a change of position x and a momentum y.
+        For a typical change of position x and momentum y, these are of order 1.
         """
         whitened = jax.scipy.linalg.solve_triangular(self.lower, momentum, lower=True)
         return jnp.max(jnp.abs(jnp.concatenate([self.lower.T @ position, whitened])))
 
 
 class PositionMetric(Metric):
-    """The interface of a metric G(x) that follows the position."""
+    """The interface of a position-dependent metric G(x)."""
 
     @abstractmethod
     def matrix(self, target: TiltedTarget, position: Vector) -> Matrix:
@@ -76,7 +76,7 @@ class PositionMetric(Metric):
     def bound(self, unravel: Unravel, example: Vector) -> PositionMetric:
         """Return this metric for flat positions like ``example``.
 
-        ``unravel`` gives a flat position the structure with which the user's function is called.
+        ``unravel`` restores the structure that the user's function expects.
         """
         return self
 
@@ -85,11 +85,11 @@ class PositionMetric(Metric):
 class SoftAbs(PositionMetric):
     """The Hessian of U with its eigenvalues l made positive: l coth(alpha l) (Betancourt 2013).
 
-    That is the absolute value where that is large and 1/alpha where it is small. Costs third derivatives.
+    This is about |l| for large l and 1/alpha for small l. It requires third derivatives.
     """
 
     alpha: float | int | Array = 1.0
-    """The inverse of the least eigenvalue that matters."""
+    """The inverse of the smallest eigenvalue that matters."""
     name: ClassVar[str] = "softabs"
 
     def __post_init__(self) -> None:
@@ -104,12 +104,12 @@ class SoftAbs(PositionMetric):
 
 @strategy
 class MetricFunction(PositionMetric):
-    """The metric G(x) as the user gives it."""
+    """A metric G(x) given by the user."""
 
     function: Any = static()
     """The user's function of a position; None once it is traced."""
     traced: TracedFunction | None = None
-    """The same as a program of a flat position."""
+    """The same function, traced for flat positions."""
     name: ClassVar[str] = "function"
 
     def matrix(self, target: TiltedTarget, position: Vector) -> Matrix:
@@ -117,7 +117,7 @@ class MetricFunction(PositionMetric):
         return (self.function if self.traced is None else self.traced)(position)
 
     def bound(self, unravel: Unravel, example: Vector) -> MetricFunction:
-        """Return this metric with its function traced; raise ``ValueError`` if G at ``example`` will not do."""
+        """Return this metric with its function traced; raise ``ValueError`` if G at ``example`` is invalid."""
         dim = example.shape[0]
         assert self.function is not None
         given = self.function(unravel(example))
@@ -133,17 +133,17 @@ class MetricFunction(PositionMetric):
             f"shape {value.shape}, smallest eigenvalue {smallest:.3g}",
             "return the expected Hessian of -log density, a little added to its diagonal, or use metric='softabs'",
         )
-        return updated(self, function=None, traced=traced)  # all that depends on the user's function is traced
+        return updated(self, function=None, traced=traced)  # the trace replaces the user's function
 
 
 def fisher_metric(residuals: Any, precision: Any = 0.0) -> MetricFunction:
-    """Return the metric G(x) = J'J + P, the expected Fisher information and the prior's precision.
+    """Return the metric G(x) = J'J + P, the expected Fisher information plus the precision of the prior.
 
-    ``residuals`` is the function r(x) that returns the standardised residuals of the data, and J its Jacobian.
-    ``precision`` is P, a number, a vector or a matrix.
+    ``residuals`` is a function r(x) that returns the standardised residuals of the data; J is its Jacobian.
+    ``precision`` is P: a number, a vector or a matrix.
 
-    J'J is exact for Gaussian data, r = (data - prediction) / sd. For others take a transform of the prediction that
-    makes the variance 1: 2 arcsin(sqrt(p)) for a Bernoulli probability p, 2 sqrt(rate) for a Poisson rate.
+    J'J is exact for Gaussian data, with r = (data - prediction) / sd. For other data use a variance-stabilising
+    transform of the prediction: 2 arcsin(sqrt(p)) for a Bernoulli probability p, 2 sqrt(rate) for a Poisson rate.
     """
     require(callable(residuals), "residuals must be a function of a position", residuals, "pass one")
     must, todo = "precision must be a number, a vector or a matrix", "pass 1 / the variance of the prior"
@@ -160,7 +160,7 @@ def fisher_metric(residuals: Any, precision: Any = 0.0) -> MetricFunction:
 
 
 def position_metric(metric: Any) -> PositionMetric:
-    """Return the metric that an object, a function of the position or "softabs" stands for; raise for anything else."""
+    """Return the metric given as an object, a function of the position or "softabs"; raise for anything else."""
     if callable(metric):
         return MetricFunction(metric)
     metric = SoftAbs() if isinstance(metric, str) and metric == SoftAbs.name else metric
@@ -181,9 +181,9 @@ def softabs(matrix: Matrix, alpha: Float[Array, ""]) -> Matrix:
 
 @softabs.defjvp
 def _softabs_jvp(primals: Any, tangents: Any) -> tuple[Matrix, Matrix]:
-    """Return the value and its derivative Q (D o Q' dA Q) Q', D the divided differences of l coth(alpha l).
+    """Return the value and its derivative Q (D o Q' dA Q) Q', where D holds divided differences of l coth(alpha l).
 
-    That is finite where eigenvalues meet, unlike the derivatives of the eigenvectors.
+    Unlike the derivatives of the eigenvectors, this is finite where eigenvalues coincide.
     """
     matrix, alpha = primals
     value, (eigenvalues, vectors, mapped) = _softabs(matrix, alpha)

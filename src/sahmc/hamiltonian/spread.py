@@ -1,4 +1,4 @@
-"""How draws spread within chains: what a metric is made of."""
+"""The spread of draws within chains, from which a metric is estimated."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 NOISE = 10
-"""The number of draws of a chain taken for one independent draw, where it is asked whether a direction stands out."""
+"""The assumed number of draws per independent draw, in the test of whether a direction stands out."""
 
 
 class LadderSpread(NamedTuple):
@@ -16,31 +16,32 @@ class LadderSpread(NamedTuple):
     posterior: np.ndarray
     """The variances at beta = 1, (dim,)."""
     prior: np.ndarray
-    """Those at beta = 0, (dim,)."""
+    """The variances at beta = 0, (dim,)."""
 
     def at(self, betas: np.ndarray | float) -> np.ndarray:
-        """Return the variances at inverse temperatures, (dim,) of one, (beta, dim) of several.
+        """Return the variances at one inverse temperature, (dim,), or at several, (beta, dim).
 
-        Precisions add up, as they do where both ends are Gaussian: 1 / v = beta / posterior + (1 - beta) / prior.
+        Precisions are interpolated: 1 / v = beta / posterior + (1 - beta) / prior. This is exact if both ends are
+        Gaussian.
         """
         beta = np.asarray(betas, float)[..., None]
         return 1 / (beta / self.posterior + (1 - beta) / self.prior)
 
 
 class Spread(NamedTuple):
-    """The spread of draws within chains, because between chains it would be the distance of modes."""
+    """The spread of draws within chains. The spread between chains would measure the distance of modes instead."""
 
     rows: np.ndarray
-    """The draws less the mean of their chain, (draw, dim)."""
+    """The draws minus the mean of their chain, (draw, dim)."""
     freedom: int
-    """The degrees of freedom of ``rows``; with none every estimate is that of ``believed``, or of unit variances."""
+    """The degrees of freedom of ``rows``. If 0, estimates are ``believed``, or unit variances."""
     believed: np.ndarray | None = None
-    """The variances that are believed without any draws, (dim,); None for a typical one of those that were seen."""
+    """The prior guess of the variances, (dim,); None to use a typical observed variance."""
     grads: np.ndarray | None = None
-    """The gradients of the energy at some draws, (draw, dim), for draws that have not yet come far; None if they have.
+    """The gradients of the energy at some draws, (draw, dim), while chains have moved little; None later.
 
-    A coordinate of scale s whose chains have moved by a little, m, has the variance m^2, and its gradients m^2 / s^4:
-    the scale shows in the ratio long before a chain has crossed it."""
+    Suppose that chains have moved by a small distance m in a coordinate of scale s. Then draws have variance m^2 and
+    gradients m^2 / s^4, so their ratio shows the scale long before a chain has crossed it."""
 
     @classmethod
     def of(cls, draws: np.ndarray, believed: np.ndarray | None = None, grads: np.ndarray | None = None) -> Spread:
@@ -53,11 +54,11 @@ class Spread(NamedTuple):
 
     @classmethod
     def unknown(cls, dim: int) -> Spread:
-        """Return the spread of no draws, from which every estimate is that of unit variances."""
+        """Return the spread before any draw: unit variance in every coordinate."""
         return cls(np.empty((0, dim)), 0)
 
     def variance(self) -> np.ndarray:
-        """Return the variance of each coordinate, drawn a little, on a log scale, towards what is believed of it."""
+        """Return the variance of each coordinate, shrunk a little towards the believed variance on a log scale."""
         raw, believed = self._variance()
         share = self.freedom / (self.freedom + 5.0)
         return raw**share * believed ** (1 - share)
@@ -69,11 +70,11 @@ class Spread(NamedTuple):
         return share * full + (1 - share) * np.diag(self._variance()[0])
 
     def directions(self, most: int) -> tuple[np.ndarray, np.ndarray, float]:
-        """Return up to ``most`` directions that stand out, the variances along them, and that of the rest.
+        """Return up to ``most`` directions that stand out, the variances along them, and the remaining variance.
 
-        Directions are unit vectors (dim, most) in coordinates of unit variance. They stand out of what independent
-        coordinates would show by chance (the edges of Marchenko and Pastur); places that are left over hold a vector of
-        zeros, and the variance of the rest.
+        Directions are unit vectors, (dim, most), in coordinates of unit variance. A direction stands out if its
+        variance lies beyond the Marchenko-Pastur edges, the range that independent coordinates show by chance. Unused
+        columns are zero and have the remaining variance.
         """
         dim, independent = self.rows.shape[1], self.freedom // NOISE
         vectors, values = np.zeros((dim, most)), np.ones(most)
@@ -91,7 +92,7 @@ class Spread(NamedTuple):
         return vectors, values, rest
 
     def _variance(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the variance of each coordinate, and that which is believed, for coordinates that did not move."""
+        """Return the variance of each coordinate, and the believed variance, used for coordinates that never moved."""
         variance = (self.rows**2).sum(axis=0) / max(1, self.freedom)
         if self.grads is not None and len(self.grads) > 1:
             steep = self.grads.var(axis=0)

@@ -1,1 +1,1 @@
-"""SAHMC behind other libraries' front doors."""
+"""SAHMC through the interfaces of other libraries."""

@@ -1,4 +1,4 @@
-"""One iteration of SAHMC in the shape of a BlackJAX algorithm."""
+"""SAHMC as a BlackJAX sampling algorithm, one iteration per step."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from sahmc.tilt.tilts import Tilt
 
 
 class SamplingAlgorithm(NamedTuple):
-    """A pair of functions as BlackJAX has it, so that ``blackjax.util.run_inference_algorithm`` takes it."""
+    """A pair of functions as in BlackJAX, accepted by ``blackjax.util.run_inference_algorithm``."""
 
     init: Callable[..., BlackJAXState]
-    """``init(position)`` is the state of a chain at its start."""
+    """``init(position)`` returns the initial state of a chain."""
     step: Callable[..., tuple[BlackJAXState, BlackJAXInfo]]
-    """``step(rng_key, state)`` makes one iteration, and tells about it."""
+    """``step(rng_key, state)`` makes one iteration; it returns the new state and diagnostics."""
 
 
 class BlackJAXState(NamedTuple):
@@ -39,24 +39,24 @@ class BlackJAXState(NamedTuple):
     logdensity: Float[Array, ""]
     """The log density there, without the tilt."""
     log_weight: Float[Array, ""]
-    """The log importance weight, by the theta under which this position was drawn; it gives the posterior back."""
+    """The log importance weight, under the theta with which this position was drawn; it recovers the posterior."""
     theta: Float[Array, " regions"]
-    """The theta in force in the next iteration."""
+    """The theta for the next iteration."""
     t: Int[Array, ""]
-    """Iterations made."""
+    """The number of iterations so far."""
     sahmc: SAHMCState
-    """The same chain as this library keeps it: flat, with a leading axis of one chain."""
+    """The same chain in the form this library uses: flat, with a leading axis of one chain."""
 
 
 class BlackJAXInfo(NamedTuple):
-    """What happened in one iteration, by BlackJAX's names."""
+    """Diagnostics of one iteration, with BlackJAX's names."""
 
     acceptance_rate: Float[Array, ""]
-    """The probability with which the proposal was accepted."""
+    """The acceptance probability of the proposal."""
     is_accepted: Bool[Array, ""]
     is_divergent: Bool[Array, ""]
     energy: Float[Array, ""]
-    """U = -log density after the iteration, without kinetic energy; BlackJAX's own kernels report both together."""
+    """The energy U = -log density after the iteration. BlackJAX's own kernels add the kinetic energy."""
     num_integration_steps: Int[Array, ""]
     region: Int[Array, ""]
     """The region of the partition in which the chain is counted."""
@@ -73,9 +73,9 @@ def blackjax_kernel(
     theta: Any = None,
     desired: Any = None,
 ) -> SamplingAlgorithm:
-    """Return the paper's algorithm for one chain, as ``(init, step)`` of BlackJAX.
+    """Return the paper's algorithm for one chain, as the pair ``(init, step)`` of BlackJAX.
 
-    Weight draws by ``exp(state.log_weight)``: they are of the tilted density.
+    Draws come from the tilted density: weight them by ``exp(state.log_weight)``.
 
     ``tilt``
         the tilt with its partition; ``StepTilt(EnergyPartition.uniform(0, 20, 2))`` is the paper's.
@@ -85,10 +85,10 @@ def blackjax_kernel(
     ``num_integration_steps``
         leapfrog steps of one trajectory.
     ``gain``, ``theta``
-        theta starts from ``theta`` (zero if None) and learns with ``gain``, a ``Gain`` or its t0. ``gain=None`` leaves
-        theta as it is: pass what another run has learnt to draw with it.
+        theta starts from ``theta`` (zero if None) and learns with ``gain``, a ``Gain`` or its t0. ``gain=None`` keeps
+        theta fixed: use it with a theta learnt in another run.
     ``desired``
-        the desired visiting frequency of each region; all alike if None.
+        the desired visiting frequency of each region; uniform if None.
     """
     must = "logdensity_fn must be a function of a position"
     require(callable(logdensity_fn), must, logdensity_fn, "pass the log density")
@@ -128,7 +128,7 @@ def blackjax_kernel(
         return _state(new, used, unravel, state.t + 1), told
 
     def _state(state: SAHMCState, used: Float[Array, " regions"], unravel: Unravel, t: Int[Array, ""]) -> BlackJAXState:
-        """Return the state by BlackJAX's names; ``used`` is the theta under which the position was drawn."""
+        """Return the state with BlackJAX's names; ``used`` is the theta with which the position was drawn."""
         energy = state.chains.energy[0]
         seen = state.theta.visits > 0
         weight = tilt.log_weight(used, energy, frequencies.astype(used.dtype), seen)

@@ -26,58 +26,61 @@ from sahmc.tilt.importance import log_normalise, systematic_resample
 
 
 class AdaptState(NamedTuple):
-    """What the warm-up has learnt."""
+    """The settings learnt in the warm-up."""
 
     step_size: Float[Array, " levels"]
     """The step size at each level of the tilt."""
     theta: Float[Array, " regions"]
-    """The log mass of each region over its desired frequency, up to a constant."""
+    """The log of the mass of each region divided by its desired frequency, up to a constant."""
 
 
 class NumPyroState(NamedTuple):
-    """The state that NumPyro carries along, by its names; the fields up to ``log_weight`` can be ``extra_fields``.
+    """The state that NumPyro passes between iterations, with its names.
 
-    These are of one chain, or of several with a leading axis; the others are of all chains together.
+    You can collect the fields up to ``log_weight`` as ``extra_fields``. These belong to one chain, or to several with a
+    leading axis. The other fields belong to all chains together.
     """
 
     i: Int[Array, "*chains"]
-    """Iterations made, the warm-up included as NumPyro counts it."""
+    """The number of iterations so far, including the warm-up as NumPyro counts it."""
     z: Any
     """The unconstrained position, in the structure of the model."""
     potential_energy: Float[Array, "*chains"]
-    """U = -log density there, without the tilt."""
+    """The energy U = -log density there, without the tilt."""
     energy: Float[Array, "*chains"]
-    """What the tilt acts on: -log likelihood where the model has a prior apart, else U."""
+    """The energy on which the tilt acts: -log likelihood if the model has a separate prior, else U."""
     region: Int[Array, "*chains"]
     """The region, or level, in which the chain is counted."""
     num_steps: Int[Array, "*chains"]
-    """Gradients spent on the last iteration: the mean over chains."""
+    """The number of gradients in the last iteration, mean over chains."""
     accept_prob: Float[Array, "*chains"]
-    """The probability with which the last move was accepted."""
+    """The acceptance probability of the last move."""
     diverging: Bool[Array, "*chains"]
     """Whether that move diverged."""
     log_weight: Float[Array, "*chains"]
-    """The log importance weight of the position, which gives the posterior back."""
+    """The log importance weight of the position, which recovers the posterior."""
     adapt_state: AdaptState
     rng_key: Array
     run: RunState
-    """All that changes from move to move, as this library keeps it."""
+    """The state of this library that changes with every move."""
     setup: Setup
-    """All that stays as the warm-up left it: density, tilt, kernel."""
+    """The density, tilt and kernel, fixed after the warm-up."""
     moves: Int[Array, ""]
-    """Moves that make an iteration."""
+    """The number of moves in an iteration."""
 
 
 class SAHMC(MCMCKernel):
     """A kernel for NumPyro: ``MCMC(SAHMC(model), num_warmup=1000, num_samples=1000, ...)``.
 
-    Chains learn together, so run them as one: ``num_chains=32, chain_method="vectorized"``.
-    The whole warm-up (pilot, climb, ladder, theta) is made when the chains are initialised, with as many iterations
-    as NumPyro means to spend on it. Draws are of the tilted density. Ask for their weights,
-    ``mcmc.run(key, ..., extra_fields=("log_weight",))``, and have equal-weight draws by
-    ``sahmc.numpyro.resample(mcmc)``; ``mcmc.print_summary()`` knows no weights.
+    Chains learn together, so run them in one program: ``num_chains=32, chain_method="vectorized"``.
+    The whole warm-up (pilot, climb, ladder, theta) runs when the chains are initialised, with the number of iterations
+    that NumPyro plans for it.
 
-    ``options`` are those of ``sahmc.sample`` that choose the algorithm: kernel, tilt, partition, gain, desired,
+    Draws come from the tilted density. Request their weights with
+    ``mcmc.run(key, ..., extra_fields=("log_weight",))``, then get equal-weight draws with
+    ``sahmc.numpyro.resample(mcmc)``. Note that ``mcmc.print_summary()`` ignores weights.
+
+    ``options`` are the arguments of ``sahmc.sample`` that choose the algorithm: kernel, tilt, partition, gain, desired,
     target_accept, jumps, reference.
     """
 
@@ -106,16 +109,16 @@ class SAHMC(MCMCKernel):
 
     @property
     def default_fields(self) -> tuple[str, ...]:
-        """The fields of the state that NumPyro collects without being asked."""
+        """The fields of the state that NumPyro collects by default."""
         return ("z", "diverging")
 
     def postprocess_fn(self, model_args: tuple[Any, ...], model_kwargs: Mapping[str, Any] | None) -> PositionFn:
-        """Return the function that makes named variables of a position, for the arguments given to ``init``."""
+        """Return the function from a position to named variables, for the arguments given to ``init``."""
         made = self._made
         return (lambda z: z) if made is None or made.constrain is None else made.constrain
 
     def get_diagnostics_str(self, state: NumPyroState) -> str:
-        """Return a few words on the last iteration, for the progress bar of one chain."""
+        """Return a short text on the last iteration, for the progress bar of one chain."""
         step = float(jnp.ravel(state.adapt_state.step_size)[0])
         return f"{int(state.num_steps)} steps of size {step:.2e}. acc. prob={float(state.accept_prob):.2f}"
 
@@ -127,10 +130,10 @@ class SAHMC(MCMCKernel):
         model_args: tuple[Any, ...] = (),
         model_kwargs: Mapping[str, Any] | None = None,
     ) -> NumPyroState:
-        """Make the whole warm-up, of ``num_warmup`` iterations, and return the state with which drawing begins.
+        """Run the whole warm-up, of ``num_warmup`` iterations, and return the state with which sampling begins.
 
-        There is one chain for each key in ``rng_key``. ``init_params`` are unconstrained positions where they start,
-        with a leading axis if there are several; drawn from the model if None.
+        There is one chain for each key in ``rng_key``. ``init_params`` are unconstrained starting positions, with a
+        leading axis for several chains; None draws them from the model.
         """
         require(
             not is_traced(rng_key),
@@ -171,7 +174,7 @@ class SAHMC(MCMCKernel):
     def sample(
         self, state: NumPyroState, model_args: tuple[Any, ...], model_kwargs: Mapping[str, Any] | None
     ) -> NumPyroState:
-        """Make one iteration; none while NumPyro believes that the warm-up goes on, since ``init`` has made it all."""
+        """Make one iteration, or none during NumPyro's warm-up, because ``init`` has already made all of it."""
 
         def move(state: NumPyroState) -> NumPyroState:
             moves: Any = state.moves
@@ -201,7 +204,7 @@ class SAHMC(MCMCKernel):
         rng_key: Array,
         made: tuple[Draw, Any] | None,
     ) -> NumPyroState:
-        """Return the state by NumPyro's names; ``made`` is the last iteration: its draw and the sums over its moves."""
+        """Return the state with NumPyro's names; ``made`` holds the last draw and sums over the moves before it."""
         chains = run.sahmc.chains
         energy = chains.total_energy
         own: dict[str, Any] = dict.fromkeys(("accept_prob", "log_weight"), jnp.zeros_like(energy))
@@ -228,7 +231,7 @@ class SAHMC(MCMCKernel):
 def resample(mcmc: MCMC, n: int | None = None, seed: int = 0) -> dict[str, np.ndarray]:
     """Return equal-weight draws of the posterior from a run of SAHMC, chain by chain in time order.
 
-    There are ``n`` of them, as many as were made if None. The run must have collected the field ``log_weight``.
+    ``n`` is their number; None means the number of draws made. The run must have collected the field ``log_weight``.
     """
     ok = isinstance(mcmc, MCMC)
     require(ok, "mcmc must be a numpyro.infer.MCMC that has run", mcmc, "pass MCMC(SAHMC(model), ...) after mcmc.run")

@@ -1,4 +1,4 @@
-"""The kernels, one file each. A new one is one more line here."""
+"""The kernels, one file each. To add one, add a line here."""
 
 from sahmc._support.registry import Registry
 
@@ -10,4 +10,4 @@ KERNELS = Registry(
         "random_walk": "sahmc.kernels.random_walk:RandomWalk",
     }
 )
-"""Every kernel by its name, the default first."""
+"""All kernels by name, the default first."""

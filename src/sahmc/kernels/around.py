@@ -1,4 +1,4 @@
-"""What kernels that add something to the moves of another share: all that a run asks of them is that kernel's."""
+"""The base class of kernels that wrap another one: settings and tuning are those of the wrapped kernel."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from sahmc.kernels.base import Kernel
 
 
 class Around(Kernel):
-    """A kernel around another."""
+    """A kernel that wraps another."""
 
     kernel: Kernel
-    """The kernel whose moves it makes."""
+    """The wrapped kernel, which makes the ordinary moves."""
 
     @property
     def step_size(self) -> Any:
@@ -32,20 +32,20 @@ class Around(Kernel):
 
     @property
     def moves(self) -> int:
-        """The number of moves of ``kernel`` that make one iteration of ``sample``."""
+        """The number of moves of ``kernel`` in one iteration of ``sample``."""
         return self.kernel.moves
 
     def describe(self) -> dict[str, Any]:
-        """Return what a person would want to know of ``kernel``."""
+        """Return the settings of ``kernel`` for display."""
         return self.kernel.describe()
 
     def tuned(self, step_size: Any, spread: Spread) -> Kernel:
-        """Return this kernel with everything that ``kernel`` left open filled in."""
+        """Return this kernel with all open settings of ``kernel`` filled in."""
         return updated(self, kernel=self.kernel.tuned(step_size, spread))
 
 
 def plain(kernel: Kernel) -> Kernel:
-    """Return the kernel in the middle, whatever is around it."""
+    """Return the innermost kernel, without its wrappers."""
     while isinstance(kernel, Around):
         kernel = kernel.kernel
     return kernel

@@ -1,4 +1,4 @@
-"""What every kernel promises, and all that one needs to be written: this file is what a kernel of your own imports."""
+"""The interface of a kernel. To write your own, this is the only file you need to import."""
 
 from __future__ import annotations
 
@@ -23,47 +23,50 @@ from sahmc.tilt.tilts import Energy, Level
 
 
 class TransitionInfo(NamedTuple):
-    """A report on one move, only for diagnosis; ArviZ's names."""
+    """Diagnostics of one move; sampling does not depend on them. Names follow ArviZ."""
 
     acceptance_rate: Energy
-    """The probability with which the proposal is accepted; of a tree, the mean over its leaves."""
+    """The acceptance probability of the proposal; for a tree, the mean over its leaves."""
     mechanical_acceptance: Energy
-    """The number min(1, exp(-energy_error)), on which the step size is tuned; nan for a jump, without a trajectory."""
+    """The number min(1, exp(-energy_error)), which tunes the step size; nan for a jump, which has no trajectory."""
     is_accepted: Bool[Array, ""]
     energy_error: Energy
-    """The error of the dynamics that was integrated; theta differs by hundreds between regions and must not enter."""
+    """The energy error of the integrated dynamics. Theta is left out: it differs by hundreds between regions."""
     diverging: Bool[Array, ""]
-    """Whether ``energy_error`` is so large that the integrator has lost its way."""
+    """Whether ``energy_error`` is so large that the trajectory diverged."""
     failed: Bool[Array, ""]
-    """Whether an implicit step did not converge or does not reverse; the move is then rejected."""
+    """Whether an implicit step did not converge or is not reversible; the move is then rejected."""
     n_steps: Int[Array, ""]
-    """The number of gradients spent."""
+    """The number of gradient evaluations."""
     tree_depth: Int[Array, ""]
-    """The doublings of a trajectory that grows as a tree; 0 for others."""
+    """The number of doublings of a trajectory that grows as a tree; 0 for other kernels."""
     level: Level
-    """The level of the tilt at which the move ran; of a jump, which has none, one drawn after it."""
+    """The level of the tilt at which the move ran. A jump runs at no level, so one is drawn after it."""
 
 
 class Kernel(ABC):
     """A transition that leaves exp(-U - Theta(U)) invariant while theta is fixed.
 
-    A kernel that a user builds may leave its step size and its metric open; ``tuned`` closes them.
+    You may leave the step size and the metric of a kernel open; the warm-up fills them in with ``tuned``.
     """
 
     name: ClassVar[str]
-    """The name by which a user asks for it."""
+    """The name you pass to select it."""
     uses_gradient: ClassVar[bool]
     """Whether states must hold the gradient of the energy."""
     rung_moves: ClassVar[int] = 16
-    """The moves at one temperature of the climb, enough to settle; more temperatures are worth less than these."""
+    """The number of moves at one temperature of the climb, enough to settle there.
+
+    Spending these moves on more temperatures instead gains less.
+    """
     max_tree_depth: int = 0
-    """The largest ``tree_depth`` of a kernel whose trajectories grow; 0 for others."""
+    """The maximum ``tree_depth`` of a kernel whose trajectories grow; 0 for other kernels."""
     uniforms: int | None = None
-    """The number of uniform numbers that ``step_by`` takes; None for a kernel that has ``step`` alone."""
+    """The number of uniform random numbers that ``step_by`` takes; None for a kernel that has only ``step``."""
     shared: int = 0
-    """The number of uniform numbers that ``refresh`` takes."""
+    """The number of uniform random numbers that ``refresh`` takes."""
     step_size: Any
-    """A positive number, or None while it is open."""
+    """The step size, a positive number; None while it is open."""
 
     @property
     def tunes_step_size(self) -> bool:
@@ -72,72 +75,72 @@ class Kernel(ABC):
 
     @property
     def moves(self) -> int:
-        """The number of moves that make one iteration of ``sample``: for cheap moves, as many as cost ten gradients."""
+        """The number of moves in one iteration of ``sample``; cheap moves are grouped to about ten gradients."""
         return 1
 
     @property
     def uses_spread(self) -> bool:
-        """Whether ``tuned`` looks at how draws spread."""
+        """Whether ``tuned`` needs the spread of draws."""
         return False
 
     def describe(self) -> dict[str, Any]:
-        """Return what a person would want to know of this kernel, as JSON can hold it."""
+        """Return the settings of this kernel for display, in a form that fits JSON."""
         return {"name": self.name, "moves": self.moves}
 
     def check(self, dim: int) -> None:  # noqa: B027
         """Raise ``ValueError`` if this kernel does not fit positions of this dimension."""
 
     def bound(self, unravel: Unravel, example: Float[Array, " dim"]) -> Kernel:
-        """Return this kernel for flat positions like ``example``, which ``unravel`` gives the user's structure."""
+        """Return this kernel for flat positions like ``example``; ``unravel`` restores the user's structure."""
         return self
 
     @abstractmethod
     def tuned(self, step_size: Any, spread: Spread) -> Kernel:
-        """Return this kernel with everything that was left open filled in, and nothing else changed.
+        """Return this kernel with all open settings filled in, and nothing else changed.
 
-        ``spread`` is how draws spread within chains, from which a metric or a scale is made.
+        ``spread`` is the spread of draws within chains; a metric or a scale is estimated from it.
         """
 
     def lengthened(self, quarter: float) -> Kernel:
-        """Return this kernel for trajectories of about ``quarter``, if their length was left open.
+        """Return this kernel with trajectories of about ``quarter`` steps, if their length was left open.
 
-        ``quarter`` is the number of steps that a quarter of the slowest period takes.
+        ``quarter`` is a quarter of the slowest period, in steps.
         """
         return self
 
     @property
     def may_be_dense(self) -> bool:
-        """Whether its metric is to become dense where coordinates are strongly correlated."""
+        """Whether the metric should become dense where coordinates are strongly correlated."""
         return False
 
     def with_covariance(self, covariance: np.ndarray) -> Kernel:
-        """Return this kernel with a dense metric of this covariance of the position, (dim, dim), if it can have one."""
+        """Return this kernel with a dense metric, if it can have one; ``covariance`` is that of the position."""
         return self
 
     def with_variances(self, variances: np.ndarray) -> Kernel:
         """Return this kernel with these variances in its metric, if that is diagonal and was left open.
 
-        They are of the position, (dim,), or (level, dim) for each level of the ladder.
+        They are variances of the position: (dim,), or (level, dim) with a row for each level of the ladder.
         """
         return self
 
     def flow(self, target: TiltedTarget, level: Level, step_size: Energy) -> Flow | None:
-        """Return the deterministic part of a move, if it has one: what must be reversible and preserve volume."""
+        """Return the deterministic part of a move, which must be reversible and preserve volume; None without one."""
         return None
 
     def refresh(self, uniforms: Float[Array, " shared"]) -> Kernel:
-        """Return this kernel with what all chains share in one move drawn anew, such as the length of trajectories.
+        """Return this kernel with new random values for what all chains share in one move, such as trajectory length.
 
-        It is drawn by ``shared`` uniform numbers. With lengths of their own chains would wait for the longest.
+        It takes ``shared`` uniform numbers. If every chain had a length of its own, all would wait for the longest.
         """
         return self
 
     def step(
         self, rng_key: Key[Array, ""], state: ChainState, target: TiltedTarget
     ) -> tuple[ChainState, TransitionInfo]:
-        """Draw one transition of one chain; return its new state, and what happened.
+        """Draw one transition of one chain; return the new state and its diagnostics.
 
-        A kernel has this, or ``step_by`` and the number of ``uniforms``.
+        A kernel implements this method, or both ``step_by`` and ``uniforms``.
         """
         assert self.uniforms is not None, "a kernel has step, or step_by and uniforms"
         return self.step_by(*draw_noise(rng_key, state.position, self.uniforms), rng_key, state, target)
@@ -150,9 +153,10 @@ class Kernel(ABC):
         state: ChainState,
         target: TiltedTarget,
     ) -> tuple[ChainState, TransitionInfo]:
-        """Make one transition as ``step`` does, by numbers that were drawn for all chains at once.
+        """Make one transition as ``step`` does, from random numbers that were drawn for all chains at once.
 
-        They are a ``normal`` number for each coordinate and some ``uniform`` ones on (0, 1); ``rng_key`` is for more.
+        There is one ``normal`` number for each coordinate, and there are ``uniforms`` numbers on (0, 1). Draw any
+        further numbers from ``rng_key``.
         """
         return self.step(rng_key, state, target)
 
@@ -169,12 +173,12 @@ def conclude(
     n_steps: Int[Array, ""] | int = 0,
     divergence: float = DIVERGENCE,
 ) -> tuple[ChainState, TransitionInfo]:
-    """Decide on the tilted energies, and report on the mechanical ones.
+    """Accept or reject by the tilted energies, and report the mechanical ones.
 
-    ``kinetic`` energies are before and after; a kernel that proposes x* from x by a density q passes -log q(x* | x) and
-    -log q(x | x*) there, up to what both share. A proposal at which a trajectory arrived by steps not ``solved`` is
-    rejected. ``n_steps`` is the number of gradients spent; a mechanical error beyond ``divergence`` is reported as one.
-    A kernel without a trajectory, for which a large error means no more than a rejection, passes ``jnp.inf``.
+    ``kinetic`` holds the kinetic energies before and after. A kernel with a proposal density q passes -log q(x* | x)
+    and -log q(x | x*) instead, up to a common constant. A proposal is rejected if any step towards it was not
+    ``solved``. ``n_steps`` is the number of gradient evaluations. A mechanical error above ``divergence`` is reported
+    as a divergence. A kernel without a trajectory passes ``jnp.inf``: for it a large error is merely a rejection.
     """
     before, after = kinetic
     energy_error = target.potential(proposal, level) + after - target.potential(state, level) - before
@@ -198,9 +202,9 @@ def conclude(
 def draw_noise(
     rng_key: Key[Array, ""], like: Float[Array, " dim"], uniforms: int
 ) -> tuple[Float[Array, " dim"], Float[Array, " uniforms"]]:
-    """Draw z ~ N(0, I) in the shape of a position, and as many ``uniforms`` on (0, 1).
+    """Draw z ~ N(0, I) in the shape of a position, and ``uniforms`` numbers on (0, 1).
 
-    They are those that a kernel with ``step_by`` is given for all chains at once.
+    A kernel with ``step_by`` receives the same numbers, drawn for all chains at once.
     """
     noise = make_noise(rng_key, 1, like.shape[0], uniforms, 0, like.dtype, 0)
     normal, uniform = noise.of_chains(1, like.shape[0])
@@ -208,7 +212,7 @@ def draw_noise(
 
 
 def checked_step_size(step_size: Any) -> Any:
-    """Return a step size, a positive number or None to have it tuned; raise ``ValueError`` for anything else."""
+    """Return the step size: a positive number, or None to have it tuned. Raise ``ValueError`` for anything else."""
     require(
         step_size is None or (is_number(step_size) and 0 < step_size < MOST),
         "step_size must be a positive number",

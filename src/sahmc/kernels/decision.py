@@ -1,4 +1,4 @@
-"""Accept or reject, on tilted energies."""
+"""The decision to accept or reject, by tilted energies."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from sahmc.tilt.target import ChainState
 from sahmc.tilt.tilts import Energy
 
 DIVERGENCE = 1000.0
-"""The mechanical energy error beyond which a transition is diverging; one that is not a number is too."""
+"""The maximum mechanical energy error. A larger error, or one that is not a number, is a divergence."""
 
 
 def log_accept_ratio(current: Energy, proposed: Energy) -> Energy:
     """Return log r, r = exp{theta_J(U_t) - theta_J(U_*)} exp{U_t + K_t - U_* - K_*}.
 
-    The two energies are tilted and include K, so log r is their difference. A proposal whose energy is not finite is
-    never accepted.
+    Both energies are tilted and include K, so log r is their difference. A proposal with an energy that is not finite
+    is never accepted.
     """
     ratio = current - proposed
     return jnp.where(jnp.isfinite(proposed), ratio, -jnp.inf)
@@ -26,14 +26,14 @@ def log_accept_ratio(current: Energy, proposed: Energy) -> Energy:
 def decide(
     uniform: Energy, log_ratio: Energy, current: ChainState, proposed: ChainState
 ) -> tuple[ChainState, Bool[Array, ""]]:
-    """Return the proposal with probability min(1, r), else the current state; and whether it is the proposal."""
+    """Return the proposal with probability min(1, r), else the current state; and whether it was accepted."""
     accepted = jnp.log(uniform) < log_ratio
     return jax.tree.map(lambda new, old: jnp.where(accepted, new, old), proposed, current), accepted
 
 
 def is_diverging(energy_error: Energy, bound: float = DIVERGENCE) -> Bool[Array, ""]:
-    """Return whether a mechanical energy error is beyond ``bound``, or not a number.
+    """Return whether a mechanical energy error exceeds ``bound`` or is not a number.
 
-    An infinite energy is no divergence but a place outside the support: a wall, where rejection is right.
+    An infinite energy is not a divergence: the position lies outside the support, and rejection is right.
     """
     return ~(energy_error < bound) & ~jnp.isposinf(energy_error)

@@ -18,20 +18,22 @@ from sahmc.tilt.target import ChainState, TiltedTarget
 
 @strategy
 class HMC(Mechanical):
-    """Hamiltonian Monte Carlo: momentum, leapfrog steps, and the decision of the paper.
+    """Hamiltonian Monte Carlo: momentum, leapfrog steps, and the accept/reject decision of the paper.
 
-    ``step_size=None`` and a metric given by name ("auto", "diagonal", "dense", "low_rank") are found by a pilot run;
-    "auto" is diagonal, or dense where coordinates are strongly correlated.
-    ``num_integration_steps`` is the length of a trajectory; a pair (low, high) draws it uniformly for each move, the
-    same for all chains. None, the default, makes each iteration of ``sample`` four moves of 1 to 4 steps: modes are
-    found by climbing and descending, of which many short moves do more for the same gradients than one long move.
-    Where only one mode is seen the moves are fewer and longer, up to one of 1 to 16 steps, as that mode demands.
-    ``jitter`` spreads the step size uniformly by that fraction to either side.
+    A pilot run finds the step size if ``step_size=None``, and the metric if you give only its name ("auto",
+    "diagonal", "dense", "low_rank"). "auto" is diagonal, or dense where coordinates are strongly correlated.
+
+    ``num_integration_steps`` is the length of a trajectory. A pair (low, high) draws it uniformly for each move, the
+    same for all chains. By default (None) an iteration of ``sample`` is four moves of 1 to 4 steps. Chains find modes
+    by climbing and descending; many short moves do more of that than one long move of the same cost. If only one mode
+    is seen, moves become fewer and longer as that mode requires, up to one move of 1 to 16 steps.
+
+    ``jitter`` varies the step size uniformly by that fraction to either side.
     """
 
     step_size: Any = converted(checked_step_size, default=None)
     num_integration_steps: Any = converted(trajectory_length, default=None)
-    """A number, a pair or None, held as a ``TrajectoryLength``."""
+    """The length of a trajectory: a number, a pair or None, stored as a ``TrajectoryLength``."""
     metric: Any = converted(constant_metric, default=AUTO)
     """A ``ConstantMetric``, or the name of one while it is open."""
     jitter: float | int = 0.3
@@ -47,11 +49,11 @@ class HMC(Mechanical):
 
     @property
     def moves(self) -> int:
-        """The number of moves that make one iteration of ``sample``: more where trajectories are short."""
+        """The number of moves in one iteration of ``sample``; shorter trajectories mean more moves."""
         return self.num_integration_steps.moves
 
     def describe(self) -> dict[str, Any]:
-        """Return what a person would want to know of this kernel, the longest trajectory in steps among it."""
+        """Return the settings of this kernel for display, including the longest trajectory in steps."""
         return {**super().describe(), "longest_trajectory": int(self.num_integration_steps.num_steps)}
 
     def lengthened(self, quarter: float) -> HMC:
@@ -70,7 +72,7 @@ class HMC(Mechanical):
         state: ChainState,
         target: TiltedTarget,
     ) -> tuple[ChainState, TransitionInfo]:
-        """Draw y ~ N(0, M), follow a trajectory, and accept where it ends with probability min(1, r)."""
+        """Draw y ~ N(0, M), follow a trajectory, and accept its end point with probability min(1, r)."""
         u_level, u_jitter, u_accept = uniform
         level = target.draw_level(u_level, state)
         step_size = self.step_size_at(target, level, 1.0 + self.jitter * (2.0 * u_jitter - 1.0))

@@ -1,4 +1,4 @@
-"""Jumps between known modes, mixed into another kernel."""
+"""Jumps between known modes, mixed with the moves of another kernel."""
 
 from __future__ import annotations
 
@@ -22,60 +22,62 @@ from sahmc.tilt.tilts import Energy, Level
 JUMP_SHARE = 1 / 3
 """The share of moves that are jumps, once two modes are known."""
 SHIFT_SHARE, FRESH_BESIDE_SHIFTS = 0.6, 0.03
-"""The share of moves that are shifts or draws of the reference where there are more modes than can be known, and that
-of the latter: the reference is then one Gaussian over all of them."""
+"""The share of moves that are shifts or draws from the reference, and the share of the latter alone.
+
+They apply if there are too many modes to list. The reference is then one Gaussian over all of them."""
 
 
 @strategy
 class Jump(Around):
-    """The moves of ``kernel``, and now and then a jump to the corresponding point of another mode.
+    """The moves of ``kernel``, with occasional jumps to the corresponding point of another mode.
 
-    A position belongs to one mode, k. Another, k', is drawn, and x' = m' + L' L^-1 (x - m) proposed, where m and
-    L L' are the mean and covariance of a mode. It is accepted with the ratio of the tilted densities times
-    |L'| / |L| times that of the chances of drawing k and k', and rejected if x' does not belong to k', so that
-    every jump can be undone. That is exact whatever the picture of the modes: a bad picture only costs acceptance.
+    Each position belongs to one mode, k. The jump draws another mode, k', and proposes x' = m' + L' L^-1 (x - m).
+    Here m and L L' are the mean and covariance of a mode. The acceptance ratio is a product of three factors: the
+    ratio of the tilted densities, |L'| / |L|, and the ratio of the probabilities of drawing k and k'. If x' does not
+    belong to k' the jump is rejected, so that every jump is reversible. This is exact however poor the estimates of
+    the modes are: poor ones only lower the acceptance probability.
 
-    Where there are more modes than can be known, x' is the position shifted by one of the displacements ``shifts``
-    instead, forwards or backwards.
+    If there are too many modes to list, x' is the position shifted by one of the displacements ``shifts``, forwards
+    or backwards.
 
-    Where modes have copies, the position is folded first, all of this happens in the domain of the fold, and a random
-    copy of where it ends is proposed. Again that is exact whether or not the copies are true.
+    If modes have copies, the position is folded first and the jump is made in the domain of the fold. The proposal is
+    then a random copy of its end point. This too is exact, whether or not the copies are true.
 
-    Where the ladder ends in a ``reference`` q, half of these moves, or all if only one mode is known, propose a draw
-    from q itself. The ratio of the tilted densities is then divided by that of q.
+    If the ladder ends in a ``reference`` q, half of these moves propose a draw from q itself; if only one mode is
+    known, all do. The ratio of the tilted densities is then divided by the ratio of q.
     """
 
     kernel: Kernel
     modes: Modes
     reference: Reference | None = None
-    """The reference, the base measure of the target; None if there is none."""
+    """The reference, which is the base measure of the target; None without one."""
     now: bool | Bool[Array, ""] = False
     """Whether the next move is a jump."""
     shifts: Shifts | None = None
-    """The displacements by which chains jump where there are more modes than can be known; None elsewhere."""
+    """The displacements by which chains jump if there are too many modes to list; None otherwise."""
     fresh: bool | Bool[Array, ""] = False
-    """Whether it proposes a draw from the reference."""
+    """Whether that jump proposes a draw from the reference."""
     fold: Fold | None = None
-    """The fold, where modes have copies: jumps are made in its domain, and those that would leave it are rejected."""
+    """The fold, if modes have copies. Jumps are made in its domain; those that leave it are rejected."""
     name: ClassVar[str] = "jump"
     uses_gradient: ClassVar[bool] = True
 
     def describe(self) -> dict[str, Any]:
-        """Return what a person would want to know of ``kernel``, and that there are jumps."""
+        """Return the settings of ``kernel`` for display, and that there are jumps."""
         return {**super().describe(), "jumps": True}
 
     @property
     def uniforms(self) -> int:  # type: ignore[override]
-        """As many uniform numbers as ``kernel`` takes, and three for a jump."""
+        """The number of uniform numbers: as many as ``kernel`` takes, and at least three for a jump."""
         return max(3, self.kernel.uniforms or 0)
 
     @property
     def shared(self) -> int:  # type: ignore[override]
-        """One shared uniform number more than ``kernel`` takes."""
+        """The number of shared uniform numbers, one more than ``kernel`` takes."""
         return 1 + self.kernel.shared
 
     def refresh(self, uniforms: Float[Array, " shared"]) -> Jump:
-        """Draw whether all chains try to jump in this move, or none; and what ``kernel`` shares."""
+        """Draw whether all chains or none try to jump in this move, and what chains share in a move of ``kernel``."""
         kernel, uniform, many = self.kernel.refresh(uniforms[1:]), uniforms[0], self.modes.num > 1
         if self.reference is None:
             return updated(self, kernel=kernel, now=(uniform < JUMP_SHARE) & many)
@@ -91,7 +93,7 @@ class Jump(Around):
         state: ChainState,
         target: TiltedTarget,
     ) -> tuple[ChainState, TransitionInfo]:
-        """Make a jump if it is time for one, else a move of ``kernel``."""
+        """Make a jump if one was drawn, else a move of ``kernel``."""
         return jax.lax.cond(self.now, self._jump, self._move, normal, uniform, rng_key, state, target)
 
     def _move(self, normal: Any, uniform: Any, *others: Any) -> tuple[ChainState, TransitionInfo]:
@@ -120,7 +122,7 @@ class Jump(Around):
             log_ratio += modes.log_det[there] - modes.log_det[here] + log_chance_back - log_chance
             back = modes.nearest(position) == there
         if state.base is not None and proposal.base is not None and self.reference is not None:
-            # the base measure is q, so that only the tilt of E is left of the ratio
+            # the base measure is q, so it cancels and only the tilt of E remains
             without = target.tilted_energy(state) - target.tilted_energy(proposal)
             without += proposal.base.energy - state.base.energy
             log_ratio, back = jnp.where(self.fresh, without, log_ratio), back | self.fresh
@@ -142,9 +144,9 @@ class Jump(Around):
         )
 
     def _draw_mode(self, uniform: Energy, here: Level) -> tuple[Level, Energy, Energy]:
-        """Draw another mode, half of the time one of those with much weight, half of the time any.
+        """Draw another mode, half of the time in proportion to weight and half of the time uniformly.
 
-        Return its number, and the log chances of drawing it from ``here`` and ``here`` from it.
+        Return its index, the log probability of drawing it from ``here``, and that of drawing ``here`` from it.
         """
         known = jnp.arange(len(self.modes.weight)) < self.modes.num
         share = jnp.where(known, 0.5 * self.modes.weight + 0.5 / self.modes.num, 0.0)

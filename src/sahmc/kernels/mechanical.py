@@ -1,4 +1,4 @@
-"""What kernels that follow Hamilton's equations share: a step size, a metric and an integrator."""
+"""The base class of kernels that follow Hamilton's equations: step size, metric and integrator."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sahmc.tilt.tilts import Energy, Level
 class Mechanical(Kernel):
     """A kernel with a metric and an integrator.
 
-    A metric given by name is still open, and ``tuned`` makes it from how draws spread.
+    A metric given by name is still open; ``tuned`` estimates it from the spread of draws.
     """
 
     metric: Any
@@ -30,7 +30,7 @@ class Mechanical(Kernel):
     uses_gradient: ClassVar[bool] = True
 
     def describe(self) -> dict[str, Any]:
-        """Return what a person would want to know of this kernel, metric and integrator by their names."""
+        """Return the settings of this kernel for display, with the names of its metric and integrator."""
         metric = self.metric if isinstance(self.metric, str) else self.metric.name
         return {**super().describe(), "metric": metric, "integrator": self.integrator.name}
 
@@ -51,20 +51,20 @@ class Mechanical(Kernel):
         return dataclasses.replace(self, step_size=step_size, metric=metric)  # type: ignore[type-var]
 
     def flow(self, target: TiltedTarget, level: Level, step_size: Energy) -> Flow:
-        """Return the trajectory at this level, as a function of its start and its number of steps."""
+        """Return the trajectory at this level, as a function of its start and number of steps."""
         return self.integrator.flow(target, level, self.metric.at_level(level), step_size)
 
     @property
     def may_be_dense(self) -> bool:
-        """Whether the metric is left open, and so is its kind."""
+        """Whether both the metric and its kind are left open."""
         return isinstance(self.metric, str) and self.metric == AUTO
 
     def with_covariance(self, covariance: np.ndarray) -> Mechanical:
-        """Return this kernel with a dense metric of this covariance, (dim, dim)."""
+        """Return this kernel with a dense metric; ``covariance`` of the position is (dim, dim)."""
         return dataclasses.replace(self, metric=DenseMetric(covariance))  # type: ignore[type-var]
 
     def with_variances(self, variances: np.ndarray) -> Mechanical:
-        """Return this kernel with these variances in its diagonal metric, (dim,), or (level, dim) for each level."""
+        """Return this kernel with these variances, (dim,) or (level, dim), if its metric is diagonal."""
         if not isinstance(self.metric, DiagonalMetric):
             return self
         values = jnp.asarray(variances, self.metric.inverse_mass.dtype)

@@ -23,46 +23,46 @@ Vector = Float[Array, " dim"]
 
 
 class End(NamedTuple):
-    """A state on a trajectory, and its momentum in the direction of time."""
+    """A state on a trajectory, and its momentum forwards in time."""
 
     state: ChainState
     momentum: Vector
 
 
 class Branch(NamedTuple):
-    """Consecutive states of a trajectory, of which one is drawn by the weights."""
+    """Consecutive states of a trajectory, and one of them drawn with probability proportional to weight."""
 
     proposal: ChainState
-    """The state that is drawn."""
+    """The state that was drawn."""
     log_weight: Energy
-    """The log of the sum of their weights, that of the first state of the trajectory being 1."""
+    """The log of the sum of their weights; the first state of the trajectory has weight 1."""
     momentum_sum: Vector
     """The sum of their momenta."""
 
 
 class Account(NamedTuple):
-    """An account of all leaves, those of a discarded branch too."""
+    """Running statistics of all leaves, including those of a discarded branch."""
 
     lowest: Energy
-    """The least mechanical energy H."""
+    """The minimum mechanical energy H."""
     highest: Energy
-    """The largest H."""
+    """The maximum H."""
     acceptance: Energy
-    """The sum of min(1, exp(-error)), the error being that of the tilted energy."""
+    """The sum of min(1, exp(-error)), with the error of the tilted energy."""
     mechanical: Energy
-    """The same of the mechanical energy."""
+    """The same sum, with the error of the mechanical energy."""
     num: Int[Array, ""]
     """The number of leaves."""
 
 
 class Place(NamedTuple):
-    """The place of a leaf on its trajectory; or, with a leading axis, of several leaves."""
+    """The place of a leaf on its trajectory; with a leading axis, those of several leaves."""
 
     velocity: Float[Array, "*slots dim"]
     middle: Float[Array, "*slots dim"]
-    """The sum of the momenta before it and half of its own.
+    """The sum of all momenta before this leaf, plus half of its own.
 
-    The difference of two such sums is the sum of the momenta between two leaves, their own counted half.
+    The difference between two leaves is the sum of the momenta from one to the other, with both ends counted half.
     """
 
 
@@ -70,17 +70,17 @@ class Growth(NamedTuple):
     """A branch that grows at one end, leaf by leaf."""
 
     end: End
-    """The leaf that was added last, or the end of the tree from which the branch grows."""
+    """The last leaf added, or the end of the tree from which the branch grows."""
     branch: Branch
     account: Account
     leaf: Int[Array, ""]
-    """The number of the next leaf, counted from 0."""
+    """The index of the next leaf, from 0."""
     first: Place
     """The first leaf of each subtree that is still open."""
     before: Place
     """The leaf before it."""
     sound: Bool[Array, ""]
-    """Whether no subtree has turned back and nothing has diverged."""
+    """Whether no subtree has turned back and no leaf has diverged."""
 
 
 class Tree(NamedTuple):
@@ -94,21 +94,21 @@ class Tree(NamedTuple):
     depth: Int[Array, ""]
     """The number of doublings so far."""
     growing: Bool[Array, ""]
-    """Whether it is to double again."""
+    """Whether it will double again."""
 
 
 @strategy
 class NUTS(Mechanical):
     """The no-U-turn sampler: trajectories that grow until they turn back (Hoffman and Gelman 2014).
 
-    A state of the trajectory is drawn by the weights, and the U-turn criterion is that of Betancourt (2017).
+    The next state is drawn from the trajectory with probability proportional to weight. The U-turn criterion is that
+    of Betancourt (2017).
 
-    The tilt enters the weights. Where to stop is a question of mechanics, of the dynamics that is integrated: the
-    turning of the trajectory, and the spread of its energy, which beyond 1000 is a divergence. Both are properties of
-    the set of states and not of the one where it began, so every tilted density is left exactly invariant.
+    The tilt affects only the weights. The integrated dynamics alone decides where a trajectory stops: when it turns
+    back, or when its energies spread over more than 1000 (a divergence). Both depend on the set of states and not on
+    the starting point, so every tilted density is left exactly invariant.
 
-    ``step_size`` and ``metric`` are as for ``HMC``; ``max_tree_depth`` bounds the length of a trajectory to 2 to that
-    power.
+    ``step_size`` and ``metric`` are as for ``HMC``. A trajectory has at most 2^max_tree_depth states.
     """
 
     step_size: Any = converted(checked_step_size, default=None)
@@ -128,7 +128,7 @@ class NUTS(Mechanical):
     def step(
         self, rng_key: Key[Array, ""], state: ChainState, target: TiltedTarget
     ) -> tuple[ChainState, TransitionInfo]:
-        """Draw y ~ N(0, M), double a trajectory until it turns back, and draw one of its states by the weights."""
+        """Draw y ~ N(0, M), double a trajectory until it turns back, and draw one of its states by weight."""
         key_noise, key_tree = jax.random.split(rng_key)
         noise, (u_level,) = draw_noise(key_noise, state.position, 1)
         directions, leaves, branches = jax.random.bits(key_tree, (3,), jnp.uint32)
@@ -155,7 +155,7 @@ class NUTS(Mechanical):
             return _add_leaf(growth, end, h, energy, tilted - decision, uniform, metric)
 
         def double(tree: Tree) -> Tree:
-            """Grow a branch as long as the tree, forwards or backwards, and join it."""
+            """Grow a branch as long as the tree, forwards or backwards, and join it to the tree."""
             forwards = ((directions >> tree.depth) & 1) == 1
             end = jax.tree.map(lambda x: jnp.where(forwards, x[1], x[0]), tree.ends)
             empty = Branch(state, zero - jnp.inf, 0.0 * momentum)
@@ -198,10 +198,10 @@ def _add_leaf(
     uniform: Energy,
     metric: ConstantMetric,
 ) -> Growth:
-    """Add a new state to the branch, whose draw it becomes with the probability of its share in the weight.
+    """Add a new state to the branch; it becomes the draw with probability equal to its share of the weight.
 
-    ``energy`` is the mechanical energy of the new state and ``first_energy`` that of the state where the trajectory
-    began; ``log_weight`` is by how much the tilted energy has fallen between them.
+    ``energy`` is the mechanical energy of the new state, ``first_energy`` that of the start of the trajectory.
+    ``log_weight`` is the decrease of the tilted energy from there to the new state.
     """
     old, account = growth.branch, growth.account
     total = jnp.logaddexp(old.log_weight, log_weight)
@@ -224,16 +224,16 @@ def _add_leaf(
 
 
 def _place(momentum: Vector, sum_with_it: Vector, metric: ConstantMetric) -> Place:
-    """Return the place of a leaf, from its momentum and the sum of the momenta up to and with it."""
+    """Return the place of a leaf, from its momentum and the sum of the momenta up to and including it."""
     return Place(metric.velocity(momentum), sum_with_it - 0.5 * momentum)
 
 
 def _completes_a_turn(growth: Growth, here: Place) -> Bool[Array, ""]:
-    """Tell whether a subtree that the new leaf completes turns back.
+    """Return whether a subtree that the new leaf completes turns back.
 
-    The leaves of a branch are numbered from 0. An even one opens subtrees, and is remembered; an odd one completes as
-    many as its number has ones at the end. Those remembered are as many as the number has ones, the last left out. The
-    second half of a subtree begins at the one remembered next.
+    Leaves of a branch are numbered from 0, in binary. An even leaf opens subtrees and is remembered. An odd leaf
+    completes one subtree for each trailing one of its number. The number of remembered leaves is the number of ones,
+    leaving out the last digit. The second half of a subtree begins at the leaf remembered next.
     """
     leaf = growth.leaf
     last = _count_ones(leaf >> 1)
@@ -254,16 +254,16 @@ def _completes_a_turn(growth: Growth, here: Place) -> Bool[Array, ""]:
 
 
 def _turns(one: Place, two: Place) -> Bool[Array, ""]:
-    """Tell whether either end moves against the sum of the momenta between them, of which their own count half."""
+    """Return whether either end moves against the sum of the momenta between them, with both ends counted half."""
     between = two.middle - one.middle
     return (jnp.sum(one.velocity * between) <= 0) | (jnp.sum(two.velocity * between) <= 0)
 
 
 def _turns_across(start: Place, before: Place, half: Place, end: Place) -> Bool[Array, ""]:
-    """Tell whether the first half turns with one leaf of the second, or the second with one leaf of the first.
+    """Return whether the first half turns with one leaf of the second, or the second with one leaf of the first.
 
-    Without this a trajectory that is just back where it began is not seen to have turned, and goes round and round:
-    in a round Gaussian where a power of two of steps, less one, make a period.
+    Without this test a trajectory that is exactly back at its start does not count as turned, and continues round and
+    round. In a round Gaussian this happens if a period takes 2^k - 1 steps.
     """
     return _turns(start, half) | _turns(before, end)
 
@@ -274,9 +274,9 @@ def _count_ones(number: Int[Array, ""]) -> Int[Array, ""]:
 
 
 def _uniform(seed: UInt32[Array, ""], index: Int[Array, ""], dtype: Any) -> Energy:
-    """Return the ``index``-th uniform of the stream ``seed`` (SplitMix, Steele, Lea and Flood 2014, in 32 bits).
+    """Return the ``index``-th uniform number of the stream ``seed`` (SplitMix, Steele, Lea and Flood 2014, in 32 bits).
 
-    That takes a few operations, where a number of ``jax.random`` costs about as much as the rest of a leaf.
+    It takes a few operations. A number from ``jax.random`` costs about as much as the rest of a leaf.
     """
     x = seed + index.astype(jnp.uint32) * jnp.uint32(0x9E3779B9)
     x = (x ^ (x >> 16)) * jnp.uint32(0x85EBCA6B)
@@ -287,10 +287,10 @@ def _uniform(seed: UInt32[Array, ""], index: Int[Array, ""], dtype: Any) -> Ener
 def _join(
     tree: Tree, growth: Growth, forwards: Bool[Array, ""], uniform: Energy, metric: ConstantMetric, max_tree_depth: int
 ) -> Tree:
-    """Join to the tree a branch as long as itself, if that is sound.
+    """Join a branch to a tree of the same length, if the branch is sound.
 
-    The draw becomes that of the branch with the probability of the ratio of their weights, which favours what is far
-    away.
+    The draw of the branch replaces that of the tree with probability min(1, weight of branch / weight of tree). This
+    favours distant states.
     """
     old, new, sound = tree.branch, growth.branch, growth.sound
     taken = sound & (jnp.log(uniform) < new.log_weight - old.log_weight)

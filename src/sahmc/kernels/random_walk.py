@@ -17,7 +17,7 @@ from sahmc.tilt.target import ChainState, TiltedTarget
 
 
 def _checked_scale(scale: Any) -> Any:
-    """Return a scale as an array, or None if it is open; raise ``ValueError`` unless it is positive."""
+    """Return the scale as an array, or None if it is open; raise ``ValueError`` unless it is positive."""
     if scale is None:
         return None
     must = "scale must be a positive number, or a vector with one for each coordinate"
@@ -36,13 +36,13 @@ class RandomWalk(Kernel):
     """Random-walk Metropolis, x* = x + step_size * scale * N(0, I).
 
     ``scale`` is a number, or one for each coordinate. The kernel uses no gradient, so it also runs on densities that
-    have none. ``step_size=None`` is found by a pilot run, and with it ``scale=None``; beside a given step size
+    have none. A pilot run finds ``step_size=None``, and ``scale=None`` with it. If you give a step size,
     ``scale=None`` is 1.
     """
 
     step_size: Any = converted(checked_step_size, default=None)
     scale: Any = converted(_checked_scale, default=None)
-    """A number, one for each coordinate, or None while it is open."""
+    """The scale: a number, one for each coordinate, or None while it is open."""
     name: ClassVar[str] = "random_walk"
     uniforms = 2
     uses_gradient: ClassVar[bool] = False
@@ -59,7 +59,7 @@ class RandomWalk(Kernel):
         require(shape in ((), (dim,)), must, f"a shape of {shape}", f"pass {dim} numbers, or a single one")
 
     def tuned(self, step_size: Any, spread: Spread) -> RandomWalk:
-        """Return this kernel with the step size filled in, and ``scale`` by the standard deviations of the draws."""
+        """Return this kernel with the step size filled in, and ``scale`` from the standard deviations of the draws."""
         scale = jnp.sqrt(jnp.asarray(spread.variance())) if self.uses_spread else self.scale
         return dataclasses.replace(self, step_size=step_size if self.tunes_step_size else self.step_size, scale=scale)
 

@@ -24,27 +24,27 @@ def _generalised_leapfrog(integrator: Any) -> GeneralisedLeapfrog:
 
 @strategy
 class RMHMC(HMC):
-    """HMC whose metric follows the position: steps are long where U is flat and short where it is steep.
+    """HMC with a position-dependent metric: steps are long where U is flat and short where it is steep.
 
     ``metric`` is a function of one position that returns G, a symmetric positive definite matrix over the flattened
-    position; or an object: ``SoftAbs()``, the default, takes it from the Hessian, ``fisher_metric(residuals)`` from the
-    expected Fisher information. An implicit step that does not converge or does not reverse rejects the move, and is
+    position. Or it is an object: ``SoftAbs()``, the default, uses the Hessian, and ``fisher_metric(residuals)`` the
+    expected Fisher information. If an implicit step does not converge or is not reversible, the move is rejected and
     counted in ``num_failed`` of the result.
 
-    The kinetic energy holds log|G|/2; the energy on which the tilt acts is U alone, so theta and the weights mean the
-    same as for any other kernel.
+    The kinetic energy includes log|G|/2. The tilt acts on U alone, so theta and the weights mean the same as for any
+    other kernel.
     """
 
     metric: Any = converted(position_metric, default_factory=SoftAbs)
-    """A function of a position, "softabs" or a ``PositionMetric``, as which it is held."""
+    """The metric: a function of a position, "softabs" or a ``PositionMetric``; stored as the last of these."""
     integrator: Any = converted(_generalised_leapfrog, default_factory=GeneralisedLeapfrog)
     """A ``GeneralisedLeapfrog``."""
     name: ClassVar[str] = "rmhmc"
 
     def bound(self, unravel: Unravel, example: Float[Array, " dim"]) -> RMHMC:
-        """Return this kernel for flat positions like ``example``, which ``unravel`` gives the user's structure."""
+        """Return this kernel for flat positions like ``example``; ``unravel`` restores the user's structure."""
         return dataclasses.replace(self, metric=self.metric.bound(unravel, example))
 
     def lengthened(self, quarter: float) -> RMHMC:
-        """Return this kernel as it is: in units of the metric a quarter of a period is a few steps everywhere."""
+        """Return this kernel unchanged: in units of the metric, a quarter of a period is a few steps everywhere."""
         return self

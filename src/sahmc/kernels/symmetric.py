@@ -1,4 +1,4 @@
-"""Moves to the copies of a position that symmetries make."""
+"""Moves to the symmetric copies of a position."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ COPY_SHARE = 0.25
 
 @strategy
 class Symmetric(Around):
-    """The moves of ``kernel``, now and then from a random copy of the position, by an element of ``group``.
+    """The moves of ``kernel``, some of them from a random copy of the position, made by an element of ``group``.
 
-    The copy is a proposal like any other. Its energy is computed, and it is accepted with the ratio of the tilted
-    densities; half of the time the inverse of an element is taken, so that the way back is as likely. That is exact
-    for any maps: one that is no symmetry of the density only costs acceptance.
+    The copy is a proposal like any other: it is accepted by the ratio of the tilted densities. Half of the time the
+    inverse of the element is used, so that the reverse move is equally likely. This is exact for any maps. One that
+    is not a symmetry of the density only lowers the acceptance probability.
     """
 
     kernel: Kernel
@@ -39,16 +39,16 @@ class Symmetric(Around):
 
     @property
     def uniforms(self) -> int | None:  # type: ignore[override]
-        """As many uniform numbers as ``kernel`` takes."""
+        """The number of uniform numbers that ``kernel`` takes."""
         return self.kernel.uniforms
 
     @property
     def shared(self) -> int:  # type: ignore[override]
-        """One shared uniform number more than ``kernel`` takes."""
+        """The number of shared uniform numbers, one more than ``kernel`` takes."""
         return 1 + self.kernel.shared
 
     def refresh(self, uniforms: Float[Array, " shared"]) -> Symmetric:
-        """Draw whether all chains try a copy in this move, or none; and what ``kernel`` shares."""
+        """Draw whether all chains or none try a copy in this move, and what chains share in a move of ``kernel``."""
         return updated(self, kernel=self.kernel.refresh(uniforms[1:]), now=uniforms[0] < COPY_SHARE)
 
     def step_by(
@@ -59,14 +59,14 @@ class Symmetric(Around):
         state: ChainState,
         target: TiltedTarget,
     ) -> tuple[ChainState, TransitionInfo]:
-        """Try a random copy if it is time for one, and make a move of ``kernel`` from there."""
+        """Try a random copy if one is due, then make a move of ``kernel``."""
         key_copy, key_kernel = jax.random.split(rng_key)
         state = jax.lax.cond(self.now, self._copy, lambda key, state, target: state, key_copy, state, target)
         end, info = self.kernel.step_by(normal, uniform, key_kernel, state, target)
         return end, info._replace(n_steps=info.n_steps + jnp.asarray(self.now, info.n_steps.dtype))
 
     def _copy(self, rng_key: Any, state: ChainState, target: TiltedTarget) -> ChainState:
-        """Return a random copy of the state if it is accepted, else the state."""
+        """Return a random copy of the state if it is accepted, else the state itself."""
         key_group, key_inverse, key_accept = jax.random.split(rng_key, 3)
         move = self.group.random(key_group, state.position)
         back = jax.random.bernoulli(key_inverse)
@@ -77,9 +77,9 @@ class Symmetric(Around):
 
 
 def among_copies(kernel: Kernel, fold: Fold | None, given: Group | None = None) -> Kernel:
-    """Return a kernel whose chains visit the copies that a fold knows; the kernel itself if there is none.
+    """Return a kernel whose chains visit the copies known to a fold; without any, the kernel itself.
 
-    ``given`` is the group of symmetries that are to be used even if no mode has copies.
+    ``given`` is the group of symmetries to use even if no mode has copies.
     """
     group = given if fold is None else fold.group
     if group is None:

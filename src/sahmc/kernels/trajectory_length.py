@@ -1,4 +1,4 @@
-"""How many steps a trajectory has: given, drawn for each move, or left to the warm-up."""
+"""The number of steps of a trajectory: given, drawn for each move, or chosen by the warm-up."""
 
 from __future__ import annotations
 
@@ -14,31 +14,33 @@ from sahmc._support.validate import require, require_count
 from sahmc.tilt.tilts import Energy
 
 SHORT, LONG = 4, 16
-"""The longest trajectories, in steps, between which a length that is left open is chosen."""
+"""The bounds, in steps, between which the warm-up chooses the longest trajectory if its length is left open."""
 ITERATION_STEPS = 20
-"""The steps that short moves of an open length share; an iteration of ``sample`` costs about half as many."""
+"""The budget of steps that fixes the number of moves per iteration, for an open length.
+
+It assumes the longest trajectory, so an iteration of ``sample`` costs about half as many steps."""
 
 
 class TrajectoryLength(ABC):
-    """The number of steps of a trajectory, the same for all chains of a move: they would wait for the longest."""
+    """The number of steps of a trajectory, the same for all chains of a move, or all would wait for the longest."""
 
     @property
     def moves(self) -> int:
-        """The number of moves that make one iteration of ``sample``."""
+        """The number of moves in one iteration of ``sample``."""
         return 1
 
     @property
     @abstractmethod
     def num_steps(self) -> int | Int[Array, ""]:
-        """The number of steps of the next trajectory, once it is ``drawn``; before that, the most there can be."""
+        """The number of steps of the next trajectory, once it is ``drawn``; before that, the maximum."""
 
     @property
     @abstractmethod
     def most(self) -> int:
-        """The most steps of a trajectory, known when the program is compiled."""
+        """The maximum number of steps of a trajectory, known when the program is compiled."""
 
     def drawn(self, uniform: Energy) -> TrajectoryLength:
-        """Draw the length of one move, by a ``uniform`` number between 0 and 1."""
+        """Draw the length of one move from a ``uniform`` number between 0 and 1."""
         return self
 
     def lengthened(self, quarter: float) -> TrajectoryLength:
@@ -48,7 +50,7 @@ class TrajectoryLength(ABC):
 
 @strategy
 class FixedLength(TrajectoryLength):
-    """A length of always ``steps``, which is part of the compiled program."""
+    """A fixed length of ``steps``, which is part of the compiled program."""
 
     steps: int = static()
 
@@ -65,11 +67,11 @@ class FixedLength(TrajectoryLength):
 
 @strategy
 class DrawnLength(TrajectoryLength):
-    """The length of one move, as it was drawn."""
+    """The length drawn for one move."""
 
     steps: Int[Array, ""]
     bound: int = static()
-    """The most that it could have been."""
+    """The maximum that could have been drawn."""
 
     @property
     def num_steps(self) -> Int[Array, ""]:
@@ -83,7 +85,7 @@ class DrawnLength(TrajectoryLength):
 
 
 def _between(uniform: Energy, low: int, high: int) -> DrawnLength:
-    """Return a length from low, ..., high, each for as large a part of the uniform numbers."""
+    """Return a length from low, ..., high, all equally likely for a ``uniform`` number between 0 and 1."""
     steps = low + jnp.floor(uniform * (high + 1 - low)).astype(jnp.int32)
     return DrawnLength(jnp.minimum(steps, high), high)
 
@@ -97,12 +99,12 @@ class UniformLength(TrajectoryLength):
 
     @property
     def num_steps(self) -> int:
-        """The most steps, ``high``."""
+        """The maximum number of steps, ``high``."""
         return self.high
 
     @property
     def most(self) -> int:
-        """The most steps, ``high``."""
+        """The maximum number of steps, ``high``."""
         return self.high
 
     def drawn(self, uniform: Energy) -> TrajectoryLength:
@@ -114,24 +116,24 @@ class UniformLength(TrajectoryLength):
 class OpenLength(TrajectoryLength):
     """A length between 1 and ``longest`` steps, drawn for each move; the warm-up chooses ``longest``.
 
-    Many short moves make an iteration, or few longer ones, for about the same gradients.
+    An iteration is many short moves or a few longer ones, for about the same number of gradients.
     """
 
     longest: int = static(default=SHORT)
 
     @property
     def moves(self) -> int:
-        """The number of moves that make one iteration of ``sample``, fewer the longer they are."""
+        """The number of moves in one iteration of ``sample``: the longer they are, the fewer."""
         return max(1, ITERATION_STEPS // (1 + self.longest))
 
     @property
     def num_steps(self) -> int:
-        """The most steps, ``longest``."""
+        """The maximum number of steps, ``longest``."""
         return self.longest
 
     @property
     def most(self) -> int:
-        """The most steps, ``longest``."""
+        """The maximum number of steps, ``longest``."""
         return self.longest
 
     def drawn(self, uniform: Energy) -> TrajectoryLength:
@@ -139,7 +141,7 @@ class OpenLength(TrajectoryLength):
         return _between(uniform, 1, self.longest)
 
     def lengthened(self, quarter: float) -> TrajectoryLength:
-        """Return the length whose longest trajectory is the power of two next to twice a ``quarter``, within bounds."""
+        """Return the length with ``longest`` the power of two nearest to twice ``quarter``, within SHORT and LONG."""
         power = np.clip(np.round(np.log2(2 * quarter)), np.log2(SHORT), np.log2(LONG))
         return OpenLength(int(2**power))
 

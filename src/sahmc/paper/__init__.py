@@ -1,4 +1,4 @@
-"""The paper, reproduced: one file an experiment, with the settings, the published numbers and ``run``."""
+"""Reproduction of the paper: one file per experiment, with the settings, the published numbers and ``run``."""
 
 from __future__ import annotations
 

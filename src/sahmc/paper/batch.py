@@ -1,6 +1,6 @@
-"""Many data sets: one chain of the paper's algorithm on each, side by side; our default on each, by ``sample_many``.
+"""Runs on many data sets: one chain of the paper's algorithm on each, in parallel; our default by ``sample_many``.
 
-Ours does not go side by side in one program because each run finds its own number of levels.
+Our runs cannot share one program because each finds its own number of levels.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ from sahmc.tilt.target import ChainState, TiltedTarget
 from sahmc.tilt.tilts import NoTilt, Tilt
 
 CHUNK, NUTS_CHUNK = 1000, 56
-"""Iterations that are compiled as one piece, of HMC and SAHMC and of NUTS; draws are collected after each."""
+"""The number of iterations in a compiled chunk, for HMC and SAHMC and for NUTS; draws are collected after each."""
 NUTS_BURN, LEAVES = 6 * NUTS_CHUNK, 1023
-"""Iterations of NUTS that tune its step size; leaves of its largest tree, of 2^10 states."""
+"""The number of NUTS iterations that tune the step size, and of leaves of its largest tree, with 2^10 states."""
 
 
 class Drawn(NamedTuple):
-    """The draws kept after the burn-in, of one chain on each data set (leading axis)."""
+    """The draws kept after the burn-in, of one chain on each data set (first axis)."""
 
     position: np.ndarray
     """The positions, (data set, draw, dim)."""
     energy: np.ndarray
-    """-log density, (data set, draw)."""
+    """The energies, -log density, (data set, draw)."""
     log_weight: np.ndarray
-    """Log importance weights, (data set, draw), not normalised; all alike for HMC and NUTS."""
+    """The unnormalised log importance weights, (data set, draw); all equal for HMC and NUTS."""
     lowest: np.ndarray
-    """The lowest energy ever seen on each data set, the burn-in included."""
+    """The lowest energy on each data set, including the burn-in."""
     theta: np.ndarray
-    """theta at the end, (data set, region)."""
+    """The final theta, (data set, region)."""
 
 
 @partial(jax.jit, static_argnames=("log_density", "num", "thin"))
@@ -56,9 +56,9 @@ def _chunk(
     keys: Key[Array, " sets"], states: SAHMCState, lowest: Float[Array, " sets"], data: Any, first: Int[Array, ""],
     log_density: Callable[[Any, Any], Any], tilt: Tilt, kernel: HMC, gain: Gain, num: int, thin: int,
 ) -> tuple[tuple[SAHMCState, Array], tuple[Array, Array, Array]]:  # fmt: skip
-    """Make ``num`` iterations on every data set, from number ``first`` on, and keep every ``thin``-th draw.
+    """Make ``num`` iterations on every data set, starting at iteration ``first``, and keep every ``thin``-th draw.
 
-    What returns are the states and the lowest energies; positions, energies and log weights of the draws.
+    Return the states and the lowest energies, then the positions, energies and log weights of the draws.
     """
     regions = tilt.num_regions
     desired = jnp.full(regions, 1.0 / regions, lowest.dtype)
@@ -102,9 +102,10 @@ def run_batch(
 ) -> Drawn:
     """Run HMC (``tilt`` None) or SAHMC as printed, one chain on every data set, from its own start.
 
-    ``log_density(position, data)`` is that of one data set; ``data`` is a pytree whose arrays lead with the data sets.
-    ``steps`` are leapfrog steps of a trajectory, ``t0`` is that of the gain. Every ``thin``-th iteration after ``burn``
-    is kept, in whole chunks: the burn-in ends with one. ``report(done, total)`` is called after each chunk.
+    ``log_density(position, data)`` is that of one data set. ``data`` is a pytree of arrays whose first axis is the data
+    set. ``steps`` is the number of leapfrog steps of a trajectory; ``t0`` is that of the gain. Every ``thin``-th
+    iteration after ``burn`` is kept; the burn-in is rounded up to whole chunks. ``report(done, total)`` is called after
+    each chunk.
     """
     whole = iterations % CHUNK == 0 and CHUNK % thin == 0
     require(whole, f"iterations must be whole chunks of {CHUNK}, and those of thin", (iterations, thin), "round them")
@@ -131,9 +132,9 @@ def run_batch(
 
 
 def nuts_iterations(gradients: int) -> int:
-    """Return how many iterations of NUTS do not cost more than ``gradients``, were all its trees of full size.
+    """Return the number of NUTS iterations that cost at most ``gradients``, even if all trees have full size.
 
-    They are whole chunks; one chunk of draws at least, which may be more than a small version has to spend.
+    It is a whole number of chunks, with at least one chunk of draws. That may exceed the budget of a small version.
     """
     return max(gradients // LEAVES // NUTS_CHUNK, 1 + NUTS_BURN // NUTS_CHUNK) * NUTS_CHUNK
 
@@ -176,9 +177,9 @@ def _nuts_chunk(
     keys: Key[Array, " sets"], states: tuple[ChainState, StepSizeState], lowest: Float[Array, " sets"], data: Any,
     first: Int[Array, ""], log_density: Callable[[Any, Any], Any], tuning: bool,
 ) -> tuple[tuple[tuple[ChainState, StepSizeState], Array], tuple[Array, Array]]:  # fmt: skip
-    """Make a chunk of iterations of NUTS on every data set, from number ``first`` on.
+    """Make a chunk of NUTS iterations on every data set, starting at iteration ``first``.
 
-    What returns are the states and the lowest energies; positions and energies of the draws.
+    Return the states and the lowest energies, then the positions and energies of the draws.
     """
     kernel = NUTS(step_size=1.0, metric="unit")
 
@@ -200,10 +201,11 @@ def _nuts_chunk(
 
 
 def measure(drawn: Drawn, data: Any, quantity: Callable[[Any, Any], Any]) -> dict[str, Any]:
-    """Measure, on every data set, the posterior mean of ``quantity(position, data)`` by weight, and more.
+    """Measure the draws on every data set, and return the results by name.
 
-    What returns, by name: "mean"; "ess", the least, median and largest over coordinates of the draws as they were made;
-    "lowest", the lowest energy, twice, since ``default_on_each`` tells two; and "trace", energies of the first chain.
+    The entry "mean" is the weighted posterior mean of ``quantity(position, data)``. The entry "ess" holds the minimum,
+    median and maximum over coordinates for the unweighted draws. The entry "lowest" holds the lowest energy twice,
+    because ``default_on_each`` returns two. The entry "trace" holds energies of the first chain.
     """
 
     @jax.jit
@@ -212,7 +214,7 @@ def measure(drawn: Drawn, data: Any, quantity: Callable[[Any, Any], Any]) -> dic
         return jnp.tensordot(jax.nn.softmax(log_weight), values, 1)
 
     means, sizes = [], []
-    lowest = np.column_stack([drawn.lowest, drawn.lowest])  # of draws and of all, as for ours
+    lowest = np.column_stack([drawn.lowest, drawn.lowest])  # of draws and overall, as for our default
     even = np.full((1, drawn.energy.shape[1]), 1 / drawn.energy.shape[1])
     for k in range(len(drawn.energy)):
         means.append(np.asarray(mean(drawn.position[k], drawn.log_weight[k], _one(data, k))))
@@ -229,10 +231,11 @@ def default_on_each(
     chosen: Sequence[int],
     **options: Any,
 ) -> dict[str, Any]:
-    """Run our default on the data sets ``chosen``, by ``sample_many``, and return what ``measure`` does.
+    """Run our default on the data sets ``chosen`` with ``sample_many``, and return the same results as ``measure``.
 
-    ``model`` is what that function is given, ``gradients`` the budget of each run, ``options`` go to ``sample``. "ess"
-    is of weighted means; "lowest" is of the draws and of all that the run saw; "seconds" is the mean time of a run.
+    ``model`` goes to that function and ``options`` to ``sample``; ``gradients`` is the budget of each run. "ess" is for
+    weighted means. "lowest" holds the lowest energy of the draws and that of the whole run. "seconds" is the mean time
+    of a run.
     """
     sets = [_one(data, k) for k in chosen]
     each = [{"initvals": jnp.asarray(starts[k]), "random_seed": int(k)} for k in chosen]
@@ -251,23 +254,23 @@ def default_on_each(
 
 
 def _lowest(result: Result) -> tuple[float, float]:
-    """Return the lowest energy of a draw, and the lowest of all: of the modes that the run rolled down to as well."""
+    """Return the lowest energy of a draw, and the lowest overall, including the minima of modes."""
     drawn = float(-result.log_density.max())
     seen = result.mode_assignment
     return drawn, drawn if seen is None else min(drawn, float(np.min(seen.energy)))
 
 
 def join(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Join what ``default_on_each`` returned for several blocks of data sets; the trace is that of the first."""
+    """Join the results of ``default_on_each`` for several blocks of data sets; the trace is that of the first."""
     arrays = {key: np.concatenate([part[key] for part in parts]) for key in ("mean", "ess", "lowest")}
     return {**arrays, "trace": parts[0]["trace"], "seconds": float(np.mean([part["seconds"] for part in parts]))}
 
 
 def three(ess: np.ndarray) -> list[float]:
-    """Return the least, median and largest of the effective sample sizes; nan, of what never moved, is left out."""
+    """Return the minimum, median and maximum of effective sample sizes, without nan (quantities that never changed)."""
     return [float(f(ess)) for f in (np.nanmin, np.nanmedian, np.nanmax)]
 
 
 def _one(data: Any, k: int) -> Any:
-    """Return the data set of number ``k``."""
+    """Return the data set with index ``k``."""
     return jax.tree.map(lambda leaf: leaf[k], data)

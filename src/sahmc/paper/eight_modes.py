@@ -15,7 +15,7 @@ from sahmc.testing.targets.paper import eight_centres
 from sahmc.tilt.partition import EnergyPartition
 
 EDGES = (10.0, 5.0)
-"""Edges of the cube: the one printed, and the one with which the printed HMC rows come out."""
+"""The edges of the cube: the printed one, and the one that reproduces the printed HMC rows."""
 # table 2: dimension -> epsilon, L, u_1, m
 SETUP = {
     3: (0.9, 1, 8.0, 6),
@@ -137,7 +137,7 @@ def _compute(book: Book, edge: float, dim: int, method: str, scale: int, seeds: 
 
 
 def _measures(draws: np.ndarray, log_weight: np.ndarray, target: Target) -> dict[str, Any]:
-    """Return N_dis and F_err over chains, by F_ij, the share of draws of chain i whose nearest mode is j."""
+    """Return N_dis and F_err over chains, from the share F_ij of draws of chain i nearest to mode j."""
     raw = methods.own_masses(draws, np.zeros_like(log_weight), target)
     found = float((raw > 0).sum(axis=1).mean())
     return {"modes": found, **_errors(raw, methods.own_masses(draws, log_weight, target))}

@@ -1,4 +1,4 @@
-"""What the experiments have in common: cells that are computed once, tables beside the published numbers, pictures."""
+"""Shared parts of the experiments: cells that are computed once, tables with the published numbers, and figures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 QUICK_SEEDS = 3
-"""Runs of each method in the small version of an experiment."""
+"""The number of runs of each method in the small version of an experiment."""
 
 
 @dataclass(frozen=True)
@@ -33,19 +33,19 @@ class Experiment:
     """Its name on the command line."""
     title: str
     seeds: int
-    """How many runs the paper made of each method."""
+    """The number of runs of each method in the paper."""
     run: Callable[[Book], None]
-    """What computes the cells and writes the tables and pictures."""
+    """The function that computes the cells and writes the tables and figures."""
 
 
 def find(name: str) -> Experiment:
-    """Return an experiment by its name, from its own file."""
+    """Return an experiment by name, from its own file."""
     return importlib.import_module(f"sahmc.paper.{name.replace('-', '_')}").EXPERIMENT
 
 
 @dataclass
 class Book:
-    """The place where an experiment is written down. A cell that is there already is not computed again.
+    """The folder with the output of an experiment. A cell that is already there is not computed again.
 
     A cell is the outcome of one method on one problem.
     """
@@ -55,24 +55,24 @@ class Book:
     quick: bool
     """Whether to make the small version."""
     seeds: int
-    """How many runs to make of each method."""
+    """The number of runs of each method."""
     progressbar: bool = True
     data: Path | None = None
     """The file of data, for the experiment that needs one."""
     made: dict[str, None] = field(default_factory=dict)
-    """The hardware, versions and dates of the cells, each once, in the order in which they came up."""
+    """The hardware, versions and dates of the cells, without repeats, in order of appearance."""
 
     def __post_init__(self) -> None:
         (self.out / "cells").mkdir(parents=True, exist_ok=True)
 
     def say(self, words: str) -> None:
-        """Print a line for whoever waits."""
+        """Print a line of progress."""
         print(words, flush=True)
 
     def cell(self, name: str, compute: Callable[..., dict[str, Any]], **settings: Any) -> dict[str, Any]:
-        """Return ``compute(**settings)``, or what it returned before, with the same settings and version.
+        """Return ``compute(**settings)``, or its stored result for the same settings and version.
 
-        The numbers are kept in a file by the ``name`` of the cell, and the arrays beside them.
+        Numbers are stored in a file named after the cell, with arrays in a file next to it.
         """
         path = self.out / "cells" / f"{name}.json"
         key = json.loads(json.dumps({**settings, "sahmc": __version__}, default=str))
@@ -105,7 +105,7 @@ class Book:
             return {**numbers, **{k: arrays[k] for k in arrays.files}}
 
     def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], note: str) -> None:
-        """Write a table as CSV and as Markdown, with ``note``, hardware, versions, seeds and date beneath."""
+        """Write a table as CSV and as Markdown, followed by ``note``, hardware, versions, seeds and date."""
         with (self.out / f"{name}.csv").open("w", newline="") as file:
             writer = csv.writer(file)
             writer.writerow(columns)
@@ -121,7 +121,7 @@ class Book:
         self.say("\n".join(lines))
 
     def picture(self, name: str, figure: Figure) -> None:
-        """Write a figure as PNG, with the caption beneath, and close it."""
+        """Write a figure as PNG with the caption below it, and close it."""
         import matplotlib.pyplot as plt
 
         figure.supxlabel(self.caption(), fontsize=6.5, color="0.5")
@@ -130,7 +130,7 @@ class Book:
         self.say(f"  wrote {name}.png")
 
     def caption(self) -> str:
-        """Return on what and when the cells were computed, and the command that does it again."""
+        """Return the hardware and date of the cells, and the command that reproduces them."""
         how = " --quick" if self.quick else ""
         return f"{'; '.join(self.made)}. Seeds 0 to {self.seeds - 1}. `sahmc paper run {self.out.name}{how}`."
 
@@ -138,10 +138,10 @@ class Book:
 def run_experiment(
     name: str, out: Path, *, quick: bool, seeds: int | None, data: Path | None = None, progressbar: bool = True
 ) -> Book:
-    """Run the experiment of this name and write it to the folder ``out``; what is there is not computed again.
+    """Run the experiment of this name and write it to the folder ``out``; existing cells are not computed again.
 
-    ``quick`` makes a small version, ``seeds`` are the runs of each method (None: as many as the paper made, 3 in the
-    small version), and ``data`` is a file, for the experiment that needs one.
+    ``quick`` makes a small version. ``seeds`` is the number of runs of each method; None means that of the paper, or 3
+    in the small version. ``data`` is a file, for the experiment that needs one.
     """
     import matplotlib
 
@@ -154,7 +154,7 @@ def run_experiment(
 
 
 def hardware() -> str:
-    """Return a line on the processor and the versions that computed something."""
+    """Return a line with the processor and the software versions."""
     import jax
 
     device = jax.devices()[0].device_kind
@@ -164,12 +164,12 @@ def hardware() -> str:
 
 
 def cell(value: Any) -> str:
-    """Return what a table shows of a value: three significant digits of a number with a point, else the value."""
+    """Return the text of a value in a table: three significant digits of a float, else the value itself."""
     if isinstance(value, float):
         return "-" if np.isnan(value) else f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
     return str(value)
 
 
 def ratio(ours: float, published: float | int) -> float:
-    """Return our number over the published one, which is nan where nothing was published."""
+    """Return our number divided by the published one; nan if nothing was published."""
     return ours / published

@@ -1,4 +1,4 @@
-"""The samplers of every table: HMC and SAHMC as printed, NUTS, and our default at as many gradients."""
+"""The samplers in the tables: HMC and SAHMC as printed, NUTS, and our default with the same number of gradients."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from sahmc.tilt.importance import autocovariance, weighted_ess
 from sahmc.tilt.partition import EnergyPartition
 
 GRADIENTS = 320
-"""Gradients of one iteration of the default: 32 chains, four moves of two and a half steps in the mean."""
+"""The gradients per iteration of the default: 32 chains, four moves of two and a half steps on average."""
 
 Density = Model | PositionFn
-"""What ``sample`` draws from: a model, or a log density."""
+"""A target of ``sample``: a model, or a log density."""
 
 
 def hmc(
@@ -38,9 +38,9 @@ def hmc(
     thin: int = 1,
     **options: Any,
 ) -> Result:
-    """Run plain HMC with the printed step size, ``steps`` leapfrog steps a move and the identity as mass matrix.
+    """Run plain HMC with the printed step size, ``steps`` leapfrog steps per move and the identity as mass matrix.
 
-    Of all ``iterations`` the first ``burn`` are left out; of the others every ``thin``-th is kept. ``options`` go to
+    The first ``burn`` of all ``iterations`` are discarded; every ``thin``-th of the others is kept. ``options`` go to
     ``sahmc.sample``.
     """
     return run_quietly(
@@ -68,9 +68,9 @@ def sahmc(
     thin: int = 1,
     **options: Any,
 ) -> Result:
-    """Run the paper's algorithm to the letter: one theta a chain, from zero, adapting throughout.
+    """Run the paper's algorithm exactly: one theta per chain, from zero, with adaptation throughout.
 
-    ``edges`` cut the energies into regions, and ``t0`` is that of the gain; the other arguments are those of ``hmc``.
+    ``edges`` divides the energies into regions; ``t0`` is that of the gain. The other arguments are those of ``hmc``.
     """
     return run_quietly(
         target,
@@ -89,22 +89,21 @@ def sahmc(
 
 
 def nuts(target: Density, start: ArrayLike, iterations: int, burn: int, **options: Any) -> Result:
-    """Run our NUTS, with the identity as mass matrix and a step size tuned to an acceptance of 0.8."""
+    """Run our NUTS, with the identity as mass matrix and a step size tuned to acceptance probability 0.8."""
     return run_quietly(
         target, start, tilt="none", kernel=NUTS(metric="unit"), tune=burn, draws=iterations - burn, **options
     )
 
 
 def default(target: Density, start: ArrayLike, gradients: int | float, **options: Any) -> Result:
-    """Run ``sahmc.sample`` with nothing set but the budget of ``gradients``, and perhaps ``options``."""
+    """Run ``sahmc.sample`` with defaults, apart from the budget of ``gradients`` and any ``options``."""
     return run_quietly(target, start, **budget(gradients), **options)
 
 
 def budget(gradients: int | float) -> dict[str, Any]:
-    """Return the arguments of ``sahmc.sample`` for a run that may spend so many gradients.
+    """Return the arguments of ``sahmc.sample`` for a run with a budget of ``gradients``.
 
-    The warm-up gets a tenth of the iterations or 1000, whichever is more, but no more than a quarter of them, since its
-    iterations cost more.
+    The warm-up gets a tenth of the iterations, and at least 1000, but at most a quarter: its iterations cost more.
     """
     iterations = int(gradients / GRADIENTS)
     tune = min(max(1000, iterations // 10), max(100, iterations // 4))
@@ -116,19 +115,19 @@ def _printed(step_size: float, steps: int) -> HMC:
 
 
 def run_quietly(model: Density, start: ArrayLike, **options: Any) -> Result:
-    """Run ``sahmc.sample`` with these ``options``, and let no warning through."""
+    """Run ``sahmc.sample`` with these ``options``, without warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return sample(model, jnp.asarray(start), **options)
 
 
 def raw_ess(draws: np.ndarray) -> np.ndarray:
-    """Return effective sample sizes of the draws as they were made, without weights, as in the paper: (chain, dim)."""
+    """Return effective sample sizes of the unweighted draws, as in the paper, (chain, dim)."""
     return own_ess(draws, np.zeros(draws.shape[:2]))
 
 
 def own_ess(draws: np.ndarray, log_weight: np.ndarray) -> np.ndarray:
-    """Return effective sample sizes of the weighted means of each chain by itself: (chain, dim)."""
+    """Return effective sample sizes of the weighted means of each single chain, (chain, dim)."""
     found = []
     for chain, own in zip(draws, log_weight, strict=True):
         weight = np.exp(own - own.max())[None]
@@ -137,10 +136,10 @@ def own_ess(draws: np.ndarray, log_weight: np.ndarray) -> np.ndarray:
 
 
 def spectral_ess(draws: np.ndarray) -> np.ndarray:
-    """Return what ``raw_ess`` does, by an autoregression's spectrum at frequency zero, as the R package coda has it.
+    """Return the numbers of ``raw_ess`` from the spectrum at frequency zero of an autoregression, as in R's coda.
 
-    Its order is the best by AIC, at most 10 log10(n): 59 for 800 000 draws. What a chain remembers for longer it does
-    not see, so chains that change modes every few hundred draws look better than they are.
+    AIC chooses the order, at most 10 log10(n): 59 for 800 000 draws. The method misses longer memory, so it overrates
+    chains that change modes every few hundred draws.
     """
     return np.array([[_spectral_ess(column.astype(float)) for column in chain.T] for chain in draws])
 
@@ -150,7 +149,7 @@ def _spectral_ess(x: np.ndarray) -> float:
     covariance = autocovariance(x[None])
     noise, weights = covariance[0], np.zeros(0)
     best, at_zero = np.inf, covariance[0]
-    for p in range(order + 1):  # Levinson's recursion
+    for p in range(order + 1):  # Levinson recursion
         if p:
             last = (covariance[p] - weights @ covariance[1:p][::-1]) / noise
             weights, noise = np.append(weights - last * weights[::-1], last), noise * (1 - last**2)
@@ -161,7 +160,7 @@ def _spectral_ess(x: np.ndarray) -> float:
 
 
 def own_masses(draws: np.ndarray, log_weight: np.ndarray, target: Target) -> np.ndarray:
-    """Return the mass that each chain by itself, by weight, gives to each mode: (chain, mode)."""
+    """Return the weighted mass of each mode in each single chain, (chain, mode)."""
     label = jax.jit(jax.vmap(target.mode))
     found = []
     for chain, own in zip(draws, log_weight, strict=True):
@@ -173,7 +172,7 @@ def own_masses(draws: np.ndarray, log_weight: np.ndarray, target: Target) -> np.
 def default_masses(target: Target, gradients: int | float, seeds: int, **options: Any) -> dict[str, Any]:
     """Return the masses of the modes, (run, mode), in ``seeds`` runs of the default from ``target.start``.
 
-    With them come the median of the seconds, and the means of the gradients and of the highest temperature.
+    Also return the median of the seconds, and the means of the gradients and of the highest temperature.
     """
     masses, seconds, spent, tops = [], [], [], []
     for seed in range(seeds):
@@ -187,14 +186,14 @@ def default_masses(target: Target, gradients: int | float, seeds: int, **options
 
 
 ERROR_COLUMNS = ("modes found", "rms error of the masses", "its Monte Carlo error")
-"""Columns of a table for what ``errors_of_masses`` returns."""
+"""The columns of a table for the output of ``errors_of_masses``."""
 
 
 def errors_of_masses(masses: np.ndarray, target: Target) -> tuple[str, float, float]:
-    """Return how many modes were found, the root mean square error of the ``masses`` (run, mode), and its own error.
+    """Return the number of modes found, the root mean square error of the ``masses`` (run, mode), and its own error.
 
-    A mode is found if it got a tenth of its mass; their number is the mean over runs. The last error, by the spread
-    between runs, is nan for one run.
+    A mode is found if it received a tenth of its mass; the number is a mean over runs. The last error comes from the
+    spread between runs, and is nan for one run.
     """
     by_run = ((masses - target.masses) ** 2).mean(axis=1)
     error = float(np.sqrt(by_run.mean()))

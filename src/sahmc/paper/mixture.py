@@ -46,7 +46,7 @@ PUBLISHED: dict[tuple[str, str], tuple[float, ...]] = {
 
 
 def run(book: Book) -> None:
-    """Run all methods on both sets, and write two tables and the picture."""
+    """Run all methods on both sets, and write two tables and the figure."""
     scale = QUICK if book.quick else 1
     stan = not book.quick and has_stan()
     if not stan:
@@ -124,7 +124,7 @@ def _compute(book: Book, a: float, b: float, method: str, iterations: int, burn:
 
 
 def _measures(draws: np.ndarray, log_weight: np.ndarray, target: Target) -> dict[str, Any]:
-    """Measure each chain by itself: effective sample sizes, masses, and some draws for a picture."""
+    """Measure each chain separately: effective sample sizes, masses, and some draws for a figure."""
     every = max(1, draws.shape[1] // 4000)
     return {
         "spectral": methods.spectral_ess(draws),
@@ -185,7 +185,7 @@ def _three(values: np.ndarray) -> list[float]:
 def first_iterations(target: Target, tilt: Tilt, num: int = 1000) -> tuple[np.ndarray, np.ndarray]:
     """Return positions and momenta, (iteration, dim), of one chain in its first ``num`` iterations.
 
-    The momentum is that with which an iteration ended.
+    The momentum is that at the end of an iteration.
     """
     kernel = HMC(step_size=EPSILON, num_integration_steps=LENGTH, metric="unit", jitter=0)
     start = jnp.asarray(target.start, jnp.float32)
@@ -197,7 +197,7 @@ def first_iterations(target: Target, tilt: Tilt, num: int = 1000) -> tuple[np.nd
         key = jax.random.fold_in(jax.random.key(0), t)
         now = tilted.with_theta(state.theta.theta)
         chain = jax.tree.map(lambda leaf: leaf[0], state.chains)
-        noise, (u_level, *_) = draw_noise(jax.random.fold_in(key, 0), chain.position, 3)  # as the move will draw it
+        noise, (u_level, *_) = draw_noise(jax.random.fold_in(key, 0), chain.position, 3)  # as the move draws it
         level = now.draw_level(u_level, chain)
         _, end, _ = kernel.flow(now, level, kernel.step_size_at(now, level, 1.0))(chain, noise, LENGTH)
         state, info = sahmc_step(key, state, kernel, tilted, gain(t + 1).astype(noise.dtype), desired)
@@ -208,7 +208,7 @@ def first_iterations(target: Target, tilt: Tilt, num: int = 1000) -> tuple[np.nd
 
 
 def _figure(cells: dict[tuple[str, str], dict[str, Any]]) -> Figure:
-    """Plot positions and momenta of the first 1000 iterations and draws of set 2, as in figure 1; and ours."""
+    """Plot positions and momenta of the first 1000 iterations and draws of set 2, as in figure 1, and our draws."""
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(4, 3, figsize=(11, 14), layout="constrained")
@@ -230,7 +230,7 @@ def _figure(cells: dict[tuple[str, str], dict[str, Any]]) -> Figure:
 
 
 def _masses(ax: Axes, name: str, masses: dict[str, np.ndarray]) -> None:
-    """Plot the mass that each run gives to each mode."""
+    """Plot the mass of each mode in each run."""
     for row, found in enumerate(masses.values()):
         for mode in range(3):
             height = row + 0.22 * (mode - 1)

@@ -1,8 +1,8 @@
 """Table 4 and figure 3: a one-layer network of ReLU units on simulated data.
 
-The paper does not say how many data, hidden units, which inputs or prior. Here: 300 inputs uniform on [-3, 3], ten
-hidden units, a linear output, noise of standard deviation 1, N(0, 5^2) on every weight. Energies then fall in the
-printed range.
+The paper does not state the number of data, the number of hidden units, the inputs or the prior. We use 300 inputs
+uniform on [-3, 3], ten hidden units, a linear output, noise of standard deviation 1, and N(0, 5^2) on every weight.
+Energies then lie in the printed range.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from sahmc.paper.networks import (
 from sahmc.tilt.partition import EnergyPartition
 
 N, HIDDEN, PRIOR, NOISE, REACH = 300, 10, 5.0, 1.0, 3.0
-"""Data, hidden units, standard deviations of the prior and of the noise, and how far inputs lie from 0."""
+"""The numbers of data and hidden units, standard deviations of prior and noise, and the maximum absolute input."""
 EDGES = (460.0, 560.0, 2.0)
 SWEEP_SETS, SWEEP_SHORTER = 20, 5
-"""Data sets of the sweep over other settings, and how many times shorter its runs are."""
+"""The number of data sets in the sweep over other settings, and the factor by which its runs are shorter."""
 SWEEP: tuple[dict[str, Any], ...] = (
     {},
     {"size": 200},
@@ -43,19 +43,19 @@ SWEEP: tuple[dict[str, Any], ...] = (
     {"prior": 10.0},
 )
 PUBLISHED = {"HMC": (0.112, 4.1, 40.3, 282.7), "SAHMC": (0.077, 8.3, 184.9, 335.8)}
-"""The loss, and the least, median and largest effective sample size, of the printed table."""
+"""The loss, and the minimum, median and maximum effective sample size, in the printed table."""
 
 Data = tuple[Float[Array, " rows"], Float[Array, " rows"]]
-"""Inputs and outputs of one data set."""
+"""The inputs and outputs of one data set."""
 
 
 def relu(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """Return x where it is positive, else 0."""
+    """Return max(x, 0)."""
     return jnp.maximum(x, 0.0)
 
 
 def true_function(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """Return f_0(x), the function that the data are of."""
+    """Return f_0(x), the true regression function."""
     return 3 * relu(x - 1.5) - relu(x + 1) - 3 * relu(x - 1) + 2 * relu(x)
 
 
@@ -70,7 +70,7 @@ def network(weights: Float[Array, " dim"], x: Float[Array, " rows"]) -> Float[Ar
 
 
 def log_density(weights: Float[Array, " dim"], data: Data, prior: float = PRIOR) -> Float[Array, ""]:
-    """Return the log posterior density, with all constants, so that energies mean what they do in the paper.
+    """Return the log posterior density with all constants, so that energies compare with those of the paper.
 
     ``prior`` is the standard deviation of each weight.
     """
@@ -88,19 +88,19 @@ def distance(weights: Float[Array, " dim"], data: Data) -> Float[Array, ""]:
 
 
 def make_data(replicates: int, size: int = N) -> tuple[Float[Array, "sets rows"], Float[Array, "sets rows"]]:
-    """Simulate data sets, always the same ones: inputs and outputs."""
+    """Simulate the inputs and outputs of data sets, from a fixed seed."""
     keys = jax.random.split(jax.random.key(2019), 2)
     x = jax.random.uniform(keys[0], (replicates, size), minval=-REACH, maxval=REACH)
     return x, true_function(x) + NOISE * jax.random.normal(keys[1], (replicates, size))
 
 
 def random_starts(replicates: int, hidden: int = HIDDEN) -> np.ndarray:
-    """Draw where chains start, always the same: standard normal weights, (data set, dim)."""
+    """Draw starting points from a fixed seed: standard normal weights, (data set, dim)."""
     return np.asarray(jax.random.normal(jax.random.key(7), (replicates, 3 * hidden + 1)))
 
 
 def run(book: Book) -> None:
-    """Run all methods, then the sweep over other settings; write two tables and the picture."""
+    """Run all methods, then the sweep over other settings; write two tables and the figure."""
     cells = networks(book, partial(_printed, book), {"our default": _default})
     rows = [_row(method, cell, cells["HMC"]) for method, cell in cells.items()]
     book.table(
@@ -126,7 +126,7 @@ def _row(method: str, cell: dict[str, Any], base: dict[str, Any]) -> list[Any]:
 
 
 def _printed(book: Book, method: str, scale: int, seeds: int, **setup: Any) -> dict[str, Any]:
-    """Run HMC, SAHMC or NUTS on all data sets at once; ``setup`` is what a sweep sets otherwise."""
+    """Run HMC, SAHMC or NUTS on all data sets at once; ``setup`` holds the settings that a sweep changes."""
     data, starts = make_data(seeds, setup.get("size", N)), random_starts(seeds, setup.get("hidden", HIDDEN))
     density = partial(log_density, prior=setup.get("prior", PRIOR))
     edges = EnergyPartition.uniform(*setup.get("edges", EDGES))
@@ -138,9 +138,9 @@ def _default(first: int, scale: int, seeds: int) -> dict[str, Any]:
 
 
 def _sweep(book: Book) -> None:
-    """Measure how much the comparison hangs on what the paper does not say: HMC and SAHMC with other settings.
+    """Measure how the comparison depends on settings that the paper does not state, by HMC and SAHMC with others.
 
-    The energy range is moved with the lowest energies that HMC finds, as an experimenter would have set it.
+    The energy range is shifted with the lowest energies that HMC finds, as an experimenter would do.
     """
     seeds, scale = min(book.seeds, SWEEP_SETS), QUICK if book.quick else SWEEP_SHORTER
     rows: list[list[Any]] = []

@@ -1,4 +1,4 @@
-"""What the two networks of the paper share: settings, the three methods on every data set, the trace plot."""
+"""Shared parts of the paper's two networks: settings, the three methods on every data set, the trace plot."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 EPSILON, LENGTH, T0 = 0.005, 25, 1000
 ITERATIONS, BURN, THIN, QUICK = 55_000, 5_000, 10, 11
 DATA_SETS_AT_ONCE = 5
-"""Data sets whose results are kept together."""
+"""The number of data sets in a block, whose results are stored together."""
 
 
 def networks(
     book: Book, printed: Callable[..., dict[str, Any]], ours: Mapping[str, Callable[..., dict[str, Any]]]
 ) -> dict[str, dict[str, Any]]:
-    """Run HMC, SAHMC and NUTS on all data sets at once, and ``ours`` in blocks, each of which is kept.
+    """Run HMC, SAHMC and NUTS on all data sets at once, and ``ours`` in blocks, each of which is stored.
 
-    ``printed(method, scale, seeds)`` and each of ``ours``, by name, ``(first, scale, seeds)``, return a cell: what
-    ``measure`` does, and the seconds of a data set. ``scale`` says how many times shorter a small version is, and
-    ``first`` is where the block begins. The cells return by method.
+    ``printed(method, scale, seeds)`` returns a cell: the results of ``measure``, and the seconds per data set. Each of
+    ``ours``, by name, does the same for ``(first, scale, seeds)``. ``scale`` is the factor by which a small version is
+    shorter; ``first`` is the index of the first data set of a block. Return the cells by method.
     """
     settings = dict(scale=QUICK if book.quick else 1, seeds=book.seeds)
     cells = {method: book.cell(method, printed, method=method, **settings) for method in ("HMC", "SAHMC", "NUTS")}
@@ -52,9 +52,10 @@ def default_block(
     scale: int,
     times: int = 1,
 ) -> dict[str, Any]:
-    """Run our default on the block of data sets from ``first`` on, with ``times`` the gradients of a printed run each.
+    """Run our default on the block of data sets that starts at ``first``.
 
-    ``model`` is what ``sample_many`` is given, ``quantity(position, data)`` what is averaged.
+    Each run has ``times`` the gradients of a printed run. ``model`` goes to ``sample_many``; the posterior mean of
+    ``quantity(position, data)`` is computed.
     """
     chosen = range(first, min(first + DATA_SETS_AT_ONCE, len(starts)))
     return default_on_each(model, data, starts, quantity, times * LENGTH * ITERATIONS // scale, chosen)
@@ -72,8 +73,8 @@ def printed_batch(
 ) -> dict[str, Any]:
     """Run HMC, SAHMC or NUTS on all data sets, with the settings the two networks of the paper share.
 
-    NUTS gets no more gradients than HMC. ``density(position, data)`` is the log density on one data set, and
-    ``quantity(position, data)`` what is averaged.
+    NUTS gets no more gradients than HMC. ``density(position, data)`` is the log density on one data set. The posterior
+    mean of ``quantity(position, data)`` is computed.
     """
     began = time.perf_counter()
     options: dict[str, Any] = dict(step_size=EPSILON, seed=0, report=_reporter(book, method))
@@ -89,7 +90,7 @@ def printed_batch(
 
 
 def _reporter(book: Book, method: str) -> Callable[[int, int], None]:
-    """Return a function of what is done and all there is to do, which says so at each fifth."""
+    """Return a function (done, total) that reports progress at each fifth."""
     shown = 0
 
     def report(done: int, total: int) -> None:
@@ -102,15 +103,15 @@ def _reporter(book: Book, method: str) -> Callable[[int, int], None]:
 
 
 def score_columns(score: str) -> tuple[str, ...]:
-    """Return the columns of ``score_row``; ``score`` is what the score is called."""
+    """Return the columns of ``score_row``; ``score`` is the name of the score."""
     ess = ("ESS min", "median", "max", "published min", "published median", "published max")
     return ("method", score, "its standard error", "published", "over published", *ess, "lowest energy")
 
 
 def score_row(method: str, scores: np.ndarray, cell: dict[str, Any], published: tuple[float, ...] | None) -> list[Any]:
-    """Return the row of a method: its score over data sets, effective sample sizes and energy, beside the published.
+    """Return the row of a method: score over data sets, effective sample sizes and energy, and published numbers.
 
-    ``cell`` is what ``measure`` returned, ``published`` the score and three effective sample sizes.
+    ``cell`` is the output of ``measure``; ``published`` holds the score and three effective sample sizes.
     """
     known = published or (float("nan"),) * 4
     mean, error = float(scores.mean()), float(scores.std(ddof=1) / np.sqrt(len(scores)))
@@ -128,7 +129,7 @@ def score_row(method: str, scores: np.ndarray, cell: dict[str, Any], published: 
 
 
 def trace_figure(cells: dict[str, dict[str, Any]], which: str) -> Figure:
-    """Plot the energies of one chain of each method, on one scale; ``which`` names the data set."""
+    """Plot the energies of one chain of each method on a common scale; ``which`` names the data set."""
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, len(cells), figsize=(3.6 * len(cells), 3.8), layout="constrained", sharey=True)

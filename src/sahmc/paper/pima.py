@@ -1,9 +1,9 @@
 """Table 5: a network of 25 hidden units on the Pima Indians diabetes data.
 
-The paper does not say how predictors are scaled, which prior the weights have or what "test error" is. Here:
-predictors standardised by the training rows, ReLU units, a logistic output, N(0, 5^2) on every weight, its constant
-dropped: energies then fall in the printed range, 290 to 360. Test error: share of test rows whose posterior
-probability is on the wrong side of one half.
+The paper does not state the scaling of predictors, the prior of the weights or the definition of "test error". We use
+predictors standardised by the training rows, ReLU units, a logistic output, and N(0, 5^2) on every weight without its
+constant. Energies then lie in the printed range, 290 to 360. Our test error is the share of test rows with a posterior
+probability on the wrong side of one half.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ EDGES = (290.0, 360.0, 2.0)
 PUBLISHED = {"HMC": (0.383, 1.7, 4.0, 24.9, 294.90), "SAHMC": (0.265, 4.4, 15.0, 34.5, 289.13)}
 
 Data = tuple[Float[Array, "rows predictors"], Float[Array, " rows"], Float[Array, "test predictors"]]
-"""Predictors and classes of the training rows, and predictors of the test rows."""
+"""The predictors and classes of the training rows, and the predictors of the test rows."""
 
 
 def logit(weights: Float[Array, " dim"], x: Float[Array, "rows predictors"]) -> Float[Array, " rows"]:
@@ -58,7 +58,7 @@ def log_density(weights: Float[Array, " dim"], data: Data) -> Float[Array, ""]:
 
 
 def model(spread: float = PRIOR) -> Model:
-    """Return the same posterior as a model, with prior and likelihood apart; its log likelihood takes the data."""
+    """Return the same posterior as a model with separate prior and likelihood; its log likelihood takes the data."""
     return Model(log_likelihood=log_likelihood, log_prior=partial(log_prior, spread=spread))
 
 
@@ -68,9 +68,9 @@ def probability(weights: Float[Array, " dim"], data: Data) -> Float[Array, " tes
 
 
 def splits(pima: PimaData, seeds: int) -> tuple[Any, np.ndarray]:
-    """Divide the rows at random, ``seeds`` times, and return the ``Data`` of all splits and the test classes.
+    """Split the rows at random ``seeds`` times, and return the ``Data`` of all splits and the test classes.
 
-    Arrays lead with the split. Predictors are standardised by the training rows.
+    The first axis of arrays is the split. Predictors are standardised by the training rows.
     """
     size = round(TRAINING * len(pima.y))
     parts = []
@@ -84,7 +84,7 @@ def splits(pima: PimaData, seeds: int) -> tuple[Any, np.ndarray]:
 
 
 def random_starts(seeds: int) -> np.ndarray:
-    """Draw where chains start, always the same: standard normal weights, (split, dim)."""
+    """Draw starting points from a fixed seed: standard normal weights, (split, dim)."""
     return np.asarray(jax.random.normal(jax.random.key(7), (seeds, 1 + HIDDEN * 10)))
 
 
@@ -99,7 +99,7 @@ def logistic_regression(x: np.ndarray, y: np.ndarray, new: np.ndarray) -> np.nda
 
 
 def run(book: Book) -> None:
-    """Run all methods on random splits of the data, beside a logistic regression; write the table and the picture."""
+    """Run all methods and a logistic regression on random splits of the data; write the table and the figure."""
     pima = load_pima(book.data)
     data, truth = splits(pima, book.seeds)
     starts = random_starts(book.seeds)

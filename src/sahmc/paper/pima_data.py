@@ -1,4 +1,4 @@
-"""The Pima Indians diabetes data: 768 women, eight measurements, whether they had diabetes. Not part of the package."""
+"""The Pima Indians diabetes data: 768 women, eight measurements, presence of diabetes. Not part of the package."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sahmc._support.sealed_files import write_whole
 
 OPENML = "https://www.openml.org/data/download/37/dataset_37_diabetes.arff"
 CHECKSUM = "22370a6dc550c1e6bd0caef869a699c341f707d5a066ae4b08a79ee933ddc40b"
-"""SHA-256 of the numbers, row by row, however they were written down."""
+"""The SHA-256 of the numbers, row by row, independent of their format."""
 POSITIVE, NEGATIVE = ("1", "pos", "tested_positive"), ("0", "neg", "tested_negative")
 
 
@@ -26,15 +26,15 @@ class PimaData(NamedTuple):
     y: np.ndarray
     """The class of each row, 1 for diabetes."""
     as_published: bool
-    """Whether these are the published data, by their checksum."""
+    """Whether the checksum is that of the published data."""
 
 
 class NoDataError(Exception):
-    """The error where the data are not here and could not be fetched, or a file does not hold them."""
+    """The error if the data are missing and could not be fetched, or a file does not contain them."""
 
 
 def load_pima(path: Path | None = None) -> PimaData:
-    """Load the data from a CSV or ARFF file; without one from the cache; else from OpenML into the cache."""
+    """Load the data from a CSV or ARFF file; without one, from the cache, or from OpenML into the cache."""
     if path is not None:
         return parse_pima(path.read_text())
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "sahmc" / "pima.arff"

@@ -1,8 +1,8 @@
-"""The closing remark on Riemannian HMC: more effective draws an iteration, fewer a second. Measured.
+"""A test of the closing remark on Riemannian HMC: more effective draws per iteration, fewer per second.
 
-A logistic regression, for which the Fisher metric is meant, and the paper's first mixture under its own step tilt, with
-SoftAbs of the Hessian since a mixture has no Fisher metric. ESS does not see a chain that stays in its mode, so for the
-mixture the errors of the masses over runs are turned into an ESS as well.
+There are two problems. A logistic regression uses the Fisher metric, which suits it. The paper's first mixture, under
+its own step tilt, uses SoftAbs of the Hessian, because a mixture has no Fisher metric. ESS does not detect a chain that
+stays in one mode, so for the mixture an ESS is also computed from the errors of the masses over runs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ CASES: dict[str, tuple[str, ...]] = {
 def logistic_regression() -> tuple[PositionFn, Any]:
     """Return the log density of a logistic regression on simulated data, and its Fisher metric.
 
-    There are 200 outcomes and six predictors, of which neighbours correlate by 0.9; N(0, 3^2) on each coefficient.
+    There are 200 outcomes and six predictors. Neighbouring predictors have correlation 0.9, and each coefficient has
+    the prior N(0, 3^2).
     """
     rng = np.random.default_rng(0)
     root = np.linalg.cholesky(0.9 ** np.abs(np.subtract.outer(np.arange(6), np.arange(6))))

@@ -1,4 +1,4 @@
-"""Figure 2: where four sensors are, in eight dimensions."""
+"""Figure 2: the locations of four sensors, in eight dimensions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ METHODS = ("SAHMC", "HMC", "NUTS", "our default")
 
 
 def run(book: Book) -> None:
-    """Run all methods from the true locations, and write the table and the picture."""
+    """Run all methods from the true locations, and write the table and the figure."""
     scale = QUICK if book.quick else 1
     cells = {
         method: book.cell(
@@ -125,9 +125,9 @@ def _own_means(result: Result) -> np.ndarray:
 
 
 def _figure(cells: dict[str, dict[str, Any]]) -> Figure:
-    """Plot draws of the four sensors, a column for each method, with the true places dashed.
+    """Plot draws of the four sensors, a column for each method, with the true locations dashed.
 
-    They are raw, as in figure 2; those of our default are by weight.
+    Draws are unweighted, as in figure 2; only those of our default are weighted.
     """
     import matplotlib.pyplot as plt
 

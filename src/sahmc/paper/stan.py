@@ -1,6 +1,6 @@
-"""Stan's own NUTS on a Gaussian mixture, through the R package rstan where it is installed; an optional step.
+"""Stan's own NUTS on a Gaussian mixture, an optional step that needs the R package rstan.
 
-On Debian: ``apt install r-cran-rstan``. Settings as the paper's: identity mass matrix, everything else Stan's default.
+On Debian: ``apt install r-cran-rstan``. Settings are those of the paper: an identity mass matrix, else Stan's defaults.
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ write(jsonlite::toJSON(list(seconds = seconds, steps = steps, version = stan_ver
 
 
 class Sampled(NamedTuple):
-    """What Stan's chains gave, and what they cost, their warm-up included."""
+    """The draws of Stan's chains, and their cost including the warm-up."""
 
     draws: np.ndarray
     """The draws after the warm-up, (chain, draw, dim)."""
     seconds: np.ndarray
-    """The time that each chain took."""
+    """The time of each chain, in seconds."""
     steps: np.ndarray
-    """Leapfrog steps of each chain."""
+    """The number of leapfrog steps of each chain."""
     version: str
     """Stan's version."""
 
 
 def has_stan() -> bool:
-    """Return whether there is an ``Rscript`` that finds rstan."""
+    """Return whether ``Rscript`` is available and finds rstan."""
     if shutil.which("Rscript") is None:
         return False
     ask = ["Rscript", "-e", "quit(status = !requireNamespace('rstan', quietly = TRUE))"]
@@ -77,7 +77,7 @@ def sample_mixture(
 ) -> Sampled:
     """Run Stan's NUTS on a mixture of Gaussians of equal weight, each chain from ``start``.
 
-    ``centres`` are (mode, dim), ``covariances`` (mode, dim, dim). The first ``burn`` of all ``iterations`` are its
+    ``centres`` are (mode, dim), ``covariances`` (mode, dim, dim). The first ``burn`` of all ``iterations`` are Stan's
     warm-up. The compiled program stays in ``folder``.
     """
     given: dict[str, Any] = dict(
@@ -92,7 +92,7 @@ def sample_mixture(
     )
     folder.mkdir(parents=True, exist_ok=True)
     program = folder / "model.stan"
-    if not program.exists() or program.read_text() != PROGRAM:  # a newer file would be compiled again
+    if not program.exists() or program.read_text() != PROGRAM:  # rewriting the file would recompile it
         program.write_text(PROGRAM)
     (folder / "data.json").write_text(json.dumps(given))
     (folder / "run.R").write_text(SCRIPT)

@@ -1,7 +1,7 @@
-"""The three tilts on every problem of the paper at equal gradients, everything automatic.
+"""The three tilts on every problem of the paper, with equal gradients and automatic settings.
 
-Step to linear: what it is worth that trajectories follow the learned bias. Linear to tempered: what steps that suit
-each level are worth. The last row adds jumps between the modes found: the default.
+From step to linear, you see the benefit of trajectories that follow the learned bias. From linear to tempered, you see
+the benefit of a step size for each level. The last row adds jumps between the modes found: our default.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from sahmc.testing.targets import Target, eight_modes, mixture, sensor_network
 GRADIENTS, QUICK = 2_000_000, 10
 QUICK_TARGETS = ("mixture set 2", "sensor network")
 SETS, SPLITS = 5, 3
-"""Data sets of the simulated network, and splits of the Pima data."""
+"""The numbers of data sets of the simulated network and of splits of the Pima data."""
 TILTS: dict[str, dict[str, Any]] = {
     "step": {"tilt": "step", "jumps": False},
     "linear": {"tilt": "linear", "jumps": False},
     "tempered": {"jumps": False},
     "tempered, jumps (our default)": {},
 }
-"""Options of ``sample`` for each row of a table; the first is the one others are compared with."""
+"""The options of ``sample`` for each row of a table; the others are compared with the first."""
 
 
 def targets() -> dict[str, Target]:
-    """Return the problems whose mode masses are known, by name."""
+    """Return the problems with known mode masses, by name."""
     return {
         "mixture set 1": mixture(-6.0, 4.0),
         "mixture set 2": mixture(-8.0, 6.0),
@@ -43,7 +43,7 @@ def targets() -> dict[str, Target]:
 
 
 def run(book: Book) -> None:
-    """Run every tilt on the problems with known masses and on the networks, and write a table of each."""
+    """Run every tilt on the problems with known masses and on the networks, and write a table for each."""
     scale = QUICK if book.quick else 1
     _known_answers(book, scale)
     _networks(book, scale)

@@ -1,7 +1,7 @@
-"""The closing remark on the partition: a short run of HMC tells the range of energies, then SAHMC runs on it.
+"""A test of the closing remark on the partition: a short run of HMC finds the range of energies, then SAHMC uses it.
 
-HMC started in a mode sees the energies of that mode. Barriers lie above them, and a partition that ends below a barrier
-does not carry a chain across it.
+HMC started in a mode sees only the energies of that mode. Barriers lie above these, and a partition that ends below a
+barrier does not carry a chain across it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sahmc.tilt.partition import EnergyPartition
 ITERATIONS, BURN, QUICK = 500_000, 100_000, 20
 QUICK_CASES = ("mixture set 2", "eight modes, d = 11, edge 5")
 FIRST, T0, WIDTH = 500, 5000, 2.0
-"""Iterations of the first stage, "a few hundreds"; the printed gain and bandwidth."""
+"""The number of iterations of the first stage ("a few hundreds"), and the printed gain and bandwidth."""
 
 
 class Case(NamedTuple):
@@ -28,15 +28,15 @@ class Case(NamedTuple):
     target: Target
     step_size: float
     length: int
-    """Leapfrog steps of a trajectory."""
+    """The number of leapfrog steps of a trajectory."""
     printed: EnergyPartition
     """The printed partition."""
     barrier: str
-    """The energies of the barriers out of the first mode, for the table."""
+    """The energies of the barriers that surround the first mode, for the table."""
 
 
 def cases() -> dict[str, Case]:
-    """Return the problems, by name."""
+    """Return the problems by name."""
     regions = EnergyPartition(8.0 + 2.0 * np.arange(21))
     return {
         "mixture set 1": Case(mixture(-6.0, 4.0), 0.3, 20, EnergyPartition.uniform(0, 20, 2), "8.1, 11.4"),
@@ -48,13 +48,13 @@ def cases() -> dict[str, Case]:
 
 
 def _height(dim: int, edge: float) -> str:
-    """Return the energies of the saddles to a neighbour along one edge and between the two groups of modes."""
+    """Return the energies of the saddles: to a neighbour along one edge, and between the two groups of modes."""
     bottom = 0.5 * dim * np.log(2 * np.pi) + np.log(8)
     return f"{bottom + edge**2 / 8 - np.log(2):.1f}, {bottom + (dim - 2) * edge**2 / 8 - np.log(2):.1f}"
 
 
 def run(book: Book) -> None:
-    """Run SAHMC on the printed partition and on that of a first stage, and our default; write the table."""
+    """Run SAHMC on the printed partition and on one from a first stage, and our default; write the table."""
     scale = QUICK if book.quick else 1
     rows: list[list[Any]] = []
     for number, (name, case) in enumerate(cases().items()):
@@ -114,7 +114,7 @@ def _compute(case: Case, method: str, iterations: int, burn: int, seeds: int, pr
 
 
 def partition_of(energy: np.ndarray) -> EnergyPartition:
-    """Return the partition with edges from the lowest to the highest of the energies seen."""
+    """Return the partition with edges from the lowest to the highest observed energy."""
     count = max(2, int((energy.max() - energy.min()) / WIDTH) + 1)
     return EnergyPartition(float(energy.min()) + WIDTH * np.arange(1, count + 1))
 

@@ -1,1 +1,1 @@
-"""Pictures of a result and the page about it."""
+"""Plots of a result, and its report page."""

@@ -1,4 +1,4 @@
-"""matplotlib, which is imported only where a picture is drawn."""
+"""The import of matplotlib, made only when a figure is drawn."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from types import ModuleType
 
 
 def pyplot() -> ModuleType:
-    """Return ``matplotlib.pyplot``; raise ``ValueError`` where it is not installed."""
+    """Return ``matplotlib.pyplot``; raise ``ValueError`` if it is not installed."""
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:

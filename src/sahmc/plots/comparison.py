@@ -1,4 +1,4 @@
-"""The picture of a comparison of models."""
+"""The figure of a comparison of models."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 WIDE = 30.0
-"""The nats from which on the axis is compressed away from 0."""
+"""The maximum range in nats of a linear axis; a wider one is compressed away from 0."""
 
 
 def draw_comparison(
@@ -25,10 +25,11 @@ def draw_comparison(
     words: Sequence[str],
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw how far each model is behind the best, a row for each, with ``words`` beside it.
+    """Draw the difference of each model from the best, one row per model, with ``words`` beside it.
 
-    ``evidence`` holds differences of the log evidence and their errors, ``loo`` those of the cross-validated log
-    density, or None. Bars are of two standard errors. The axes, ``ax`` or new ones if None, are returned.
+    ``evidence`` holds differences of the log evidence and their standard errors. ``loo`` holds the same for the
+    cross-validated log density, or is None. Bars show two standard errors. Return the axes: ``ax``, or new ones if
+    None.
     """
     must = "ax must be Matplotlib's axes"
     require(ax is None or hasattr(ax, "errorbar"), must, ax, "pass plt.gca(), or leave it out")

@@ -16,20 +16,20 @@ from sahmc.results.var_names import choose_variables
 from sahmc.results.within_mode import within_mode
 
 POINTS = 4000
-"""Points of a scatter plot, at most."""
+"""The maximum number of points in a scatter plot."""
 BINS = 20, 80
-"""The fewest and the most bins of a histogram."""
+"""The minimum and maximum number of bins of a histogram."""
 
 
 class BarrierCurve(NamedTuple):
     """The energy along a path from x1 to x2, as points of a curve."""
 
     distance: np.ndarray
-    """Arc length from x1."""
+    """The arc length from x1."""
     energy: np.ndarray
-    """Energy above that of x1."""
+    """The energy relative to x1."""
     top: int
-    """The number of the highest point."""
+    """The index of the highest point."""
 
     @property
     def peak(self) -> tuple[float, float]:
@@ -38,7 +38,7 @@ class BarrierCurve(NamedTuple):
 
 
 def barrier_curves(barrier: EnergyBarrier) -> list[BarrierCurve]:
-    """Return the curve of a barrier before the tilt and, if there is one, that after it; both begin at energy 0."""
+    """Return the barrier curves without and, if there is a tilt, with the tilt; both begin at energy 0."""
     both = [barrier.energy, barrier.tilted_energy]
     return [BarrierCurve(barrier.distance, e - e[0], int(np.argmax(e))) for e in both if e is not None]
 
@@ -46,7 +46,7 @@ def barrier_curves(barrier: EnergyBarrier) -> list[BarrierCurve]:
 def ranked_modes(record: RunRecord) -> tuple[np.ndarray, np.ndarray]:
     """Return the mode of each draw (chain, draw), numbered from the heaviest, and the masses in this order.
 
-    -1 marks draws that belong to no mode. There is one mode, with all the mass, where none are known.
+    -1 marks draws in no mode. If no modes are known, there is one mode with all the mass.
     """
     if record.modes is None:
         return np.zeros(record.draws.energy.shape, int), np.ones(1)
@@ -54,19 +54,19 @@ def ranked_modes(record: RunRecord) -> tuple[np.ndarray, np.ndarray]:
 
 
 class Trace(NamedTuple):
-    """The path of some chains, one after the other: a point for each draw shown."""
+    """The paths of some chains one after the other, with a point for each plotted draw."""
 
     time: np.ndarray
-    """The number of the draw, counted on from chain to chain."""
+    """The number of the draw, continued from chain to chain."""
     value: np.ndarray
     mode: np.ndarray
     """The mode of the draw, numbered from the heaviest; -1 for none."""
 
 
 def energy_trace(record: RunRecord, chains: int = 4, mode: Any = None) -> Trace:
-    """Return -log density above its lowest, for ``chains`` chains, evenly chosen.
+    """Return -log density minus its minimum, for ``chains`` evenly spaced chains.
 
-    Draws are thinned to what a picture can show; if ``mode`` is given, those outside it are left out.
+    Draws are thinned to what a figure can show. If ``mode`` is given, draws outside it are left out.
     """
     chosen = np.linspace(0, len(record.draws.energy) - 1, min(chains, len(record.draws.energy))).astype(int)
     draws = record.draws.energy.shape[1]
@@ -79,40 +79,40 @@ def energy_trace(record: RunRecord, chains: int = 4, mode: Any = None) -> Trace:
 
 
 def level_trace(record: RunRecord, chains: int = 3) -> np.ndarray:
-    """Return the regions of ``chains`` chains, evenly chosen, over the draws: (chain, draw)."""
+    """Return the regions of ``chains`` evenly spaced chains over the draws, (chain, draw)."""
     return record.draws.region[
         np.linspace(0, len(record.draws.region) - 1, min(chains, len(record.draws.region))).astype(int)
     ]
 
 
 class Visits(NamedTuple):
-    """The visits to each region, of all chains together."""
+    """The visits of all chains together to each region."""
 
     share: np.ndarray
-    """The share of the visits that each region had while draws were made."""
+    """The share of the visits to each region while sampling."""
     desired: np.ndarray
-    """The share it was to have."""
+    """The desired shares."""
 
 
 def visit_shares(record: RunRecord) -> Visits:
-    """Return how the visits of a run divide among the regions."""
+    """Return the observed and desired shares of visits of a run."""
     visits = record.learnt.visits.reshape(-1, record.learnt.visits.shape[-1]).sum(axis=0)
     return Visits(visits / max(1, visits.sum()), record.learnt.desired)
 
 
 class ThetaLines(NamedTuple):
-    """The path of theta, at some moments of a run."""
+    """The path of theta over a run."""
 
     moves: np.ndarray
-    """Moves made by then."""
+    """The number of moves so far."""
     theta: np.ndarray
-    """theta + log desired, less that of the first region, (moment, region): the log masses that theta stands for."""
+    """The log masses implied by theta, (moment, region): theta + log desired, relative to the first region."""
     frozen: float
-    """Moves after which drawing began."""
+    """The number of moves before sampling began."""
 
 
 def theta_lines(record: RunRecord) -> ThetaLines:
-    """Return the path of theta; its mean over chains where each has its own."""
+    """Return the path of theta, averaged over chains if each has its own."""
     assert record.learnt.trace is not None
     theta = record.learnt.trace.theta if record.learnt.trace.theta.ndim == 2 else record.learnt.trace.theta.mean(axis=1)
     theta = theta + np.log(record.learnt.trace.desired)
@@ -125,13 +125,13 @@ class Coordinates(NamedTuple):
 
     names: list[str]
     values: np.ndarray
-    """The draws, (chain, draw, coordinate), relabelled where modes have copies."""
+    """The draws, (chain, draw, coordinate), relabelled if modes have copies."""
 
 
 def chosen_coordinates(record: RunRecord, num: int, var_names: Any = None) -> Coordinates:
-    """Return the ``num`` coordinates in which the modes lie furthest apart, compared with the spread within them.
+    """Return the ``num`` coordinates in which modes lie furthest apart, relative to the spread within them.
 
-    They are the first ones if there is only one mode. ``var_names`` are the variables that they are taken from.
+    If there is only one mode, they are the first ones. ``var_names`` restricts the choice of variables.
     """
     found = choose_variables(named(relabelled(record)), var_names)
     label, mass = ranked_modes(record)
@@ -147,7 +147,7 @@ def chosen_coordinates(record: RunRecord, num: int, var_names: Any = None) -> Co
 
 
 class Scatter(NamedTuple):
-    """Draws of the posterior with equal weight, in some coordinates."""
+    """Equal-weight draws of the posterior, in some coordinates."""
 
     names: list[str]
     """The names of the coordinates."""
@@ -160,14 +160,14 @@ class Scatter(NamedTuple):
 
     @property
     def num_modes(self) -> int:
-        """The number of modes with mass to speak of, which are those of the table."""
+        """The number of modes with enough mass for the table of modes."""
         return int(with_mass(self.mass).sum())
 
 
 def posterior_scatter(record: RunRecord, num: int = 2, var_names: Any = None, mode: Any = None) -> Scatter:
-    """Return equal-weight draws of the posterior in the ``num`` coordinates that tell the modes apart best.
+    """Return equal-weight draws of the posterior in the ``num`` coordinates that separate the modes best.
 
-    ``var_names`` are the variables that these are taken from, ``mode`` is the one from which draws are, if given.
+    ``var_names`` restricts the choice of variables; ``mode``, if given, restricts the draws to that mode.
     """
     names, values = chosen_coordinates(record, num, var_names)
     label, mass = ranked_modes(record)
@@ -184,15 +184,15 @@ class Marginal(NamedTuple):
     edges: np.ndarray
     """The edges of the bins."""
     tilted: np.ndarray
-    """The density of the draws as they were made, under the tilt."""
+    """The unweighted density of the draws, under the tilt."""
     posterior: np.ndarray
-    """The density of the draws by weight."""
+    """The weighted density of the draws."""
 
 
 def marginals(record: RunRecord, num: int = 1, var_names: Any = None, mode: Any = None) -> list[Marginal]:
     """Return the histograms of the ``num`` coordinates in which the modes lie furthest apart.
 
-    ``var_names`` are the variables that these are taken from, ``mode`` is the one from which draws are, if given.
+    ``var_names`` restricts the choice of variables; ``mode``, if given, restricts the draws to that mode.
     """
     names, values = chosen_coordinates(record, num, var_names)
     chosen, weight = np.ones(record.weight.shape, bool), record.weight
@@ -203,7 +203,7 @@ def marginals(record: RunRecord, num: int = 1, var_names: Any = None, mode: Any 
 
 
 def _marginal(name: str, values: np.ndarray, weight: np.ndarray) -> Marginal:
-    """Return the histograms of the values of some draws, as they are and by weight."""
+    """Return the histograms of the values of some draws, unweighted and weighted."""
     low, high = np.quantile(values, [0.001, 0.999])
     bins = int(np.clip(np.sqrt(values.size), *BINS))
     edges = np.linspace(low, high, bins + 1) if high > low else np.linspace(low - 1, low + 1, bins + 1)
@@ -213,7 +213,7 @@ def _marginal(name: str, values: np.ndarray, weight: np.ndarray) -> Marginal:
 
 
 def region_axis(record: RunRecord) -> tuple[np.ndarray, str]:
-    """Return the numbers of the regions, and what an axis with them is called."""
+    """Return the numbers of the regions, and the label of their axis."""
     partition = record.partition
     if partition is not None and hasattr(partition, "betas"):
         return np.arange(len(partition.betas)), "level, from the posterior up"

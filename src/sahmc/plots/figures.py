@@ -1,4 +1,4 @@
-"""Pictures of a result. The arrays are made in ``sahmc.plots.data``; here they are drawn, on axes of matplotlib."""
+"""Plots of a result on matplotlib axes; ``sahmc.plots.data`` makes the arrays."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ WARM, COLD, GREY = "#c2571a", "#1f6f8b", "0.55"
 COLOURS = ("#1f6f8b", "#c2571a", "#5b8c3a", "#8a4f9e", "#c9a227", "#3f4e8c", "#b03a55", "#4aa3a2")
 """Colours of the modes, heaviest first; the rest are grey."""
 MOST_PAIRED, MOST_MARGINALS = 5, 12
-"""The most coordinates of chosen variables that are plotted in pairs, and one by one."""
+"""The maximum numbers of coordinates of chosen variables to plot in pairs, and to plot singly."""
 LEAST_TOLD = 0.005
-"""The least mass that is written beside a mode."""
+"""The minimum mass that is written beside a mode."""
 
 
 def plot_energy(result: Result, ax: Axes | None = None, *, chains: int = 4, mode: int | None = None) -> Axes:
-    """Plot -log density above its lowest, for ``chains`` chains one after the other, coloured by mode.
+    """Plot -log density minus its minimum, for ``chains`` chains one after the other, coloured by mode.
 
-    With ``mode``, the label of one, only draws in it are shown. The axes, ``ax`` or new ones if None, are returned.
+    ``mode``, the label of a mode, restricts the plot to draws in it. Return the axes: ``ax``, or new ones if None.
     """
     require_result(result)
     require_count(chains, "chains")
@@ -58,9 +58,9 @@ def plot_energy(result: Result, ax: Axes | None = None, *, chains: int = 4, mode
 
 
 def plot_visits(result: Result, ax: Axes | None = None) -> Axes:
-    """Plot how often each level or subregion was visited, beside what was desired.
+    """Plot the observed and desired visits to each level or subregion.
 
-    The axes, ``ax`` or new ones if None, are returned.
+    Return the axes: ``ax``, or new ones if None.
     """
     require_result(result)
     ax = _axes(ax)
@@ -82,9 +82,9 @@ def plot_visits(result: Result, ax: Axes | None = None) -> Axes:
 
 
 def plot_theta(result: Result, ax: Axes | None = None) -> Axes:
-    """Plot the path of theta: the log mass it stands for, a line for each region, less that of the first.
+    """Plot the path of theta as the log mass it implies, a line for each region, relative to the first.
 
-    The axes, ``ax`` or new ones if None, are returned.
+    Return the axes: ``ax``, or new ones if None.
     """
     require_result(result)
     ax = _axes(ax)
@@ -119,7 +119,7 @@ def plot_theta(result: Result, ax: Axes | None = None) -> Axes:
 def plot_round_trips(result: Result, ax: Axes | None = None, *, chains: int = 3) -> Axes:
     """Plot the levels of ``chains`` chains over time: trips from the posterior, at the bottom, to the top and back.
 
-    The axes, ``ax`` or new ones if None, are returned.
+    Return the axes: ``ax``, or new ones if None.
     """
     require_result(result)
     require_count(chains, "chains")
@@ -140,10 +140,10 @@ def plot_round_trips(result: Result, ax: Axes | None = None, *, chains: int = 3)
 
 
 def plot_ladder(result: Result, ax: Axes | None = None) -> Axes:
-    """Plot where the barrier between the posterior and the top of the ladder lies.
+    """Plot the barrier between the posterior and the top of the ladder, level by level.
 
-    Bars are the rejections between neighbouring levels, by the draws made there, and the line is their sum up to each
-    level, which ends at the barrier Lambda. The axes, ``ax`` or new ones if None, are returned.
+    Bars are the rejection probabilities between neighbouring levels, estimated from their draws. The line is the
+    cumulative sum, which ends at the barrier Lambda. Return the axes: ``ax``, or new ones if None.
     """
     require_result(result)
     rejection = result.rejections()
@@ -170,10 +170,12 @@ def plot_pair(
 ) -> Any:
     """Plot draws of the posterior in pairs of coordinates, coloured by mode, with the masses of the modes.
 
-    The coordinates are the ``num`` in which the modes lie furthest apart: two, or as many as the variables in
-    ``var_names`` have, at most five. With ``mode``, the label of one, draws are of the posterior within that mode. The
-    axes, ``ax`` or new ones if None, are returned. For more than two coordinates there is a plot for each pair, on a
-    new figure, and an array of axes is returned. A posterior with one coordinate gets a histogram.
+    The coordinates are the ``num`` in which the modes lie furthest apart. By default there are two, or all coordinates
+    of the variables in ``var_names``, at most five. ``mode``, the label of a mode, restricts the posterior to that
+    mode.
+
+    Return the axes: ``ax``, or new ones if None. More than two coordinates give a plot for each pair on a new figure,
+    and an array of axes. A posterior with one coordinate gives a histogram.
     """
     require_result(result)
     if num is None:
@@ -229,11 +231,11 @@ def _histogram(ax: Axes, scatter: data.Scatter, title: str) -> Axes:
 
 
 def plot_marginal(result: Result, ax: Axes | None = None, *, var_names: Any = None, mode: int | None = None) -> Any:
-    """Plot the density of one coordinate as it was sampled, under the tilt, and after weighting: the posterior.
+    """Plot the density of one coordinate under the tilt, as sampled, and after weighting, which is the posterior.
 
-    It is the coordinate in which the modes lie furthest apart. With ``var_names`` there is a plot for each coordinate
-    of these variables, at most twelve; several are on a new figure, and an array of axes is returned. With ``mode``,
-    the label of one, draws are those in that mode. The axes, ``ax`` or new ones if None, are returned.
+    By default it is the coordinate in which the modes lie furthest apart. ``var_names`` gives a plot for each
+    coordinate of these variables, at most twelve. ``mode``, the label of a mode, restricts the draws to that mode.
+    Return the axes: ``ax``, or new ones if None. Several plots are on a new figure and give an array of axes.
     """
     require_result(result)
     within = _within(result, mode)
@@ -264,10 +266,9 @@ def _marginal(ax: Axes, found: data.Marginal, title: str, legend: bool = True) -
 
 
 def plot_overview(result: Result, *, var_names: Any = None, mode: int | None = None) -> Figure:
-    """Plot all six pictures of a run on one sheet, headed by its findings, and return the figure.
+    """Plot all six panels of a run in one figure, with its findings as the title, and return the figure.
 
-    ``var_names`` are the variables whose coordinates are shown, and ``mode`` is the label of the mode in which draws
-    are, if given.
+    ``var_names`` selects the variables; ``mode``, the label of a mode, restricts the draws to that mode.
     """
     require_result(result)
     _within(result, mode)
@@ -286,9 +287,9 @@ def plot_overview(result: Result, *, var_names: Any = None, mode: int | None = N
 
 
 def plot_barrier(barrier: EnergyBarrier, ax: Axes | None = None) -> Axes:
-    """Plot the energy along the path from x1 to x2, before and after the tilt.
+    """Plot the energy along the path from x1 to x2, without and with the tilt.
 
-    The axes, ``ax`` or new ones if None, are returned.
+    Return the axes: ``ax``, or new ones if None.
     """
     ok = isinstance(barrier, EnergyBarrier)
     require(ok, "plot_barrier needs an energy barrier", barrier, "pass what sahmc.energy_barrier returned")
@@ -316,7 +317,7 @@ def plot_barrier(barrier: EnergyBarrier, ax: Axes | None = None) -> Axes:
 
 
 def save_figure(figure: Figure, path: str | PathLike[str], *, overwrite: bool = True) -> None:
-    """Save a figure to a file, whose ending says how, and close it; an existing one is kept without ``overwrite``."""
+    """Save a figure in the format of the file extension, and close it; replace a file only with ``overwrite``."""
     out, known = as_new_file(path, overwrite), figure.canvas.get_supported_filetypes()
     require(out.suffix[1:] in known, f"a picture ends in one of {', '.join(sorted(known))}", str(out), "rename it")
     figure.savefig(out, dpi=130)
@@ -324,15 +325,15 @@ def save_figure(figure: Figure, path: str | PathLike[str], *, overwrite: bool = 
 
 
 def _axes(ax: Axes | None, size: tuple[float, float] = (6.0, 4.2)) -> Axes:
-    """Return the axes given, or new ones of this ``size``; raise ``ValueError`` if these are no axes."""
+    """Return ``ax``, or new axes of this ``size`` if None; raise ``ValueError`` if ``ax`` is anything else."""
     require(ax is None or hasattr(ax, "scatter"), "ax must be Matplotlib's axes", ax, "pass plt.gca(), or leave it out")
     return pyplot().subplots(figsize=size, layout="constrained")[1] if ax is None else ax
 
 
 def _within(result: Result, mode: int | None) -> str:
-    """Return how the title of a plot of one mode ends; nothing if ``mode`` is None.
+    """Return the end of the title of a plot of one mode; empty if ``mode`` is None.
 
-    A label that no mode has raises ``ValueError``, before any figure is made.
+    Raise ``ValueError`` for the label of no mode, before any figure is made.
     """
     if mode is None:
         return ""

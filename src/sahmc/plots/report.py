@@ -1,4 +1,4 @@
-"""One page about a run, with everything in it."""
+"""The report of a run, as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ CITE = "J. Yun, M. Shin, I. H. Jin and F. Liang, Stochastic approximation Hamilt
 
 
 def write_report(result: Result, path: str | PathLike[str], *, overwrite: bool = False) -> None:
-    """Write one HTML page about a run: findings on top, then summary, modes, plots, settings, and how to cite.
+    """Write one HTML page about a run: findings first, then summary, modes, plots, settings, and how to cite.
 
-    An existing page is left alone unless ``overwrite``, and what is no page always is.
+    The path must end in ".html" or ".htm". An existing page is refused unless ``overwrite``.
     """
     require_result(result)
     out = as_new_file(path, overwrite)
@@ -49,7 +49,7 @@ def write_report(result: Result, path: str | PathLike[str], *, overwrite: bool =
 
 
 def page(result: Result) -> str:
-    """Return the page about a run as HTML, with its pictures inside."""
+    """Return the report of a run as HTML, with embedded figures."""
     summary = result.summary()
     evidence = f"<p><b>{html.escape(summary.evidence)}</b></p>" if summary.evidence else ""
     sections = [
@@ -108,7 +108,7 @@ def _settings(result: Result) -> str:
 
 
 def _image(figure: Figure, name: str) -> str:
-    """Return a figure as HTML that holds the picture itself, and close it; ``name`` is read out in its place."""
+    """Return a figure as HTML with the image embedded, and close it; ``name`` is the alternative text."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=110)
     pyplot().close(figure)

@@ -1,1 +1,1 @@
-"""What a run returns: plain records, and what is computed from them."""
+"""Results of a run: plain records, and everything computed from them."""

@@ -1,4 +1,4 @@
-"""Names for the axes of variables, given after the run."""
+"""Names for the axes of variables, assigned after the run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sahmc.results.records import RunRecord
 
 
 def require_dims(variables: Mapping[str, Any], dims: Mapping[str, Any]) -> None:
-    """Raise ``ValueError`` unless ``dims`` are lists of names for some of the ``variables``."""
+    """Raise ``ValueError`` unless ``dims`` maps some of the ``variables`` to lists of names."""
     known = ", ".join(map(repr, variables))
     for name in dims:
         require(name in variables, f"dims must be those of a variable, which are {known}", name, "rename or drop it")
@@ -26,7 +26,7 @@ def require_dims(variables: Mapping[str, Any], dims: Mapping[str, Any]) -> None:
 
 
 def with_coords(record: RunRecord, coords: Mapping[str, Any], dims: Mapping[str, Any]) -> Labels:
-    """Return the labels of a record with further coords and dims, all of which must fit its variables."""
+    """Return the labels of a record with further coords and dims; they must fit its variables."""
     variables = named(record.draws.values)
     require_dims(variables, dims)
     all_dims = {**record.labels.dims, **dims}

@@ -1,4 +1,4 @@
-"""A run as ArviZ knows it: an ``xarray.DataTree`` in its schema."""
+"""A run in ArviZ's schema, as an ``xarray.DataTree``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 Taken = Callable[[np.ndarray], np.ndarray]
-"""A function that makes the equal-weight draws of a variable from its weighted ones."""
+"""A function from the weighted draws of a variable to its equal-weight draws."""
 Variables = Mapping[str, tuple[tuple[str, ...], np.ndarray]]
 """Arrays with the names of their dimensions, by name."""
 
@@ -38,9 +38,9 @@ def to_datatree(
 ) -> xr.DataTree:
     """Return a run as a tree, with the groups of ``Result.to_datatree``.
 
-    ``index`` holds the chain and the draw of each equal-weight draw, as rows; ``rejuvenated`` are these draws after
-    some moves, or None. ``coords`` and ``dims`` are ArviZ's, added to those that the model has. ``take`` makes
-    equal-weight draws of the weighted ones in place of ``index``.
+    ``index`` holds the chain and the draw of each equal-weight draw, as rows. ``rejuvenated`` holds these draws after
+    some moves, or is None. ``coords`` and ``dims`` are ArviZ's and extend those of the model. ``take``, if given,
+    makes the equal-weight draws instead of ``index``.
     """
     import arviz_base
     import xarray as xr
@@ -88,7 +88,7 @@ def to_datatree(
 
 
 def add_relabelled(tree: xr.DataTree, record: RunRecord) -> xr.DataTree:
-    """Return a tree with one more group, its posterior relabelled, if modes have copies."""
+    """Return a tree with the relabelled posterior as a further group, if modes have copies."""
     import xarray as xr
 
     symmetries = known_symmetries(record)
@@ -104,12 +104,12 @@ def add_relabelled(tree: xr.DataTree, record: RunRecord) -> xr.DataTree:
 
 
 def tree_variables(values: Any) -> dict[str, Any]:
-    """Return variables by the names they have in a tree; the beginning of a run has seen to it that they differ."""
+    """Return variables by their names in a tree; these differ, by a check at the beginning of the run."""
     return {in_tree(name): x for name, x in named(values).items()}
 
 
 def to_inferencedata(tree: xr.DataTree) -> arviz.InferenceData:
-    """Return a tree as the container of ArviZ before 1.0."""
+    """Return a tree as an ``InferenceData``, the container of ArviZ before 1.0."""
     have = None
     with contextlib.suppress(ImportError):
         import arviz
@@ -126,7 +126,7 @@ def to_inferencedata(tree: xr.DataTree) -> arviz.InferenceData:
 
 
 def _own_statistics(draws: DrawRecord) -> dict[str, np.ndarray]:
-    """Return the statistics of draws by the names of ArviZ's schema; ``energy`` is what the tilt acts on."""
+    """Return the statistics of draws, named as in ArviZ's schema; ``energy`` is the energy on which the tilt acts."""
     found = {
         "lp": draws.log_density,
         "energy": draws.energy,
@@ -138,9 +138,9 @@ def _own_statistics(draws: DrawRecord) -> dict[str, np.ndarray]:
 
 
 def _statistics(record: RunRecord) -> dict[str, np.ndarray]:
-    """Return the statistics of the draws of a run, step sizes and modes included.
+    """Return the statistics of the draws of a run, including step sizes and modes.
 
-    What ArviZ calls energy is a Hamiltonian, so ``energy`` must be left out of the group it reads.
+    ArviZ's ``energy`` is a Hamiltonian, so ours must be left out of the group that ArviZ reads.
     """
     step_size = record.learnt.step_size
     found = _own_statistics(record.draws)
@@ -149,11 +149,11 @@ def _statistics(record: RunRecord) -> dict[str, np.ndarray]:
 
 
 def _learnt(record: RunRecord) -> Variables:
-    """Return what the run has learnt, for each region, level, chain, mode or moment."""
+    """Return the learnt quantities, for each region, level, chain, mode or moment."""
     learnt, modes, partition = record.learnt, record.modes, record.partition
     own = ("chain",) if learnt.theta.ndim == 2 else ()
     warm_own = ("chain",) if record.warmup.theta.ndim == 2 else ()
-    warm = "warmup_region" if record.warmup.untravelled else "region"  # draws were made without the ladder
+    warm = "warmup_region" if record.warmup.untravelled else "region"  # sampled without the ladder
     found: dict[str, Any] = {
         "theta": ((*own, "region"), learnt.theta),
         "visits": ((*own, "region") if learnt.visits.ndim == 2 else ("region",), learnt.visits),
@@ -193,7 +193,7 @@ def _learnt(record: RunRecord) -> Variables:
 
 
 def _attributes(record: RunRecord) -> dict[str, Any]:
-    """Return settings, versions and findings, as NetCDF can hold them."""
+    """Return settings, versions and findings, in a form that fits NetCDF."""
     settings = thawed(record.settings)
     return {
         "inference_library": "sahmc",

@@ -1,4 +1,4 @@
-"""The masses of the regions and the marginal likelihood, from theta and the visits under it."""
+"""The masses of the regions and the marginal likelihood, from theta and the visits."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from sahmc.tilt.tilts import TemperedTilt, Tilt
 UNDERMINING = frozenset(
     {"round-trips", "rhat", "modes", "theta", "weights", "drift", "stuck", "precision", "symmetry", "divergences"}
 )
-"""The codes of findings that, as errors, leave the evidence without support; "evidence" itself always does."""
+"""The codes of findings that, as errors, invalidate the evidence; "evidence" itself always does."""
 
 
 def membership(record: RunRecord, every: tuple[int, int] = (1, 1)) -> np.ndarray:
     """Return the membership of draws in every region under the frozen theta, (chain, draw, region).
 
-    ``every`` is (i, j) to take every i-th chain and every j-th draw.
+    ``every`` is (i, j) to use every i-th chain and every j-th draw.
     """
     ok = isinstance(every, (list, tuple, np.ndarray)) and len(every) == 2
     require(ok, "every must be a pair (i, j): every i-th chain, every j-th draw", every, "pass (1, 10), say")
@@ -43,10 +43,10 @@ def _membership(tilt: Tilt, theta: Array, energy: Float[Array, "chain draw"]) ->
 
 
 def log_omega(record: RunRecord, log_total: float = 0.0) -> np.ndarray:
-    """Return log omega_i of every region; for a tempered tilt log Z(beta_i), level 0 being the posterior.
+    """Return log omega_i of every region; for a tempered tilt log Z(beta_i), where level 0 is the posterior.
 
-    ``log_total`` is the known log of their total or, for a tempered tilt, of Z(1). Regions never visited have -inf.
-    Where theta was frozen, the frequencies used are those observed, otherwise pi_i + nu of the paper.
+    ``log_total`` is the known log of the total or, for a tempered tilt, of Z(1). Regions never visited have -inf.
+    If theta was frozen, the observed visiting frequencies are used, otherwise pi_i + nu of the paper.
     """
     must = "log_total must be a number, the known log of the total"
     require(is_number(log_total), must, log_total, "leave it out if it is not known")
@@ -67,9 +67,9 @@ def log_omega(record: RunRecord, log_total: float = 0.0) -> np.ndarray:
 def log_evidence(record: RunRecord, method: str = "theta") -> Expectation:
     """Return the log marginal likelihood and its standard error: log Z(1) - log Z(0) of a ladder up to beta = 0.
 
-    There is the prior, or a reference whose integral is 1. ``method`` is the name of the estimator. Both are nan where
-    the findings of the run do not support them. A run without such a ladder, or whose theta was not frozen and shared,
-    raises ``ValueError``.
+    That end is the prior, or a reference with integral 1. ``method`` is the name of the estimator. Both numbers are nan
+    if the findings of the run invalidate them. Raise ``ValueError`` if there is no such ladder, or if theta was not
+    frozen and shared by all chains.
     """
     require_known(method, ESTIMATORS, "method")
     partition = record.partition
@@ -92,9 +92,9 @@ def log_evidence(record: RunRecord, method: str = "theta") -> Expectation:
 
 
 def estimated(record: RunRecord, method: str) -> Expectation:
-    """Return the log evidence by an estimator, whatever the findings of the run; nan where its ladder cannot know it.
+    """Return the log evidence by an estimator, regardless of findings; nan if the run cannot estimate it.
 
-    Where the ladder has no end at beta = 0 there may be a bridge to a reference beside it.
+    A ladder that does not reach beta = 0 may have a bridge to a separate reference.
     """
     mass = record.prior_mass
     if knows_evidence(record):
@@ -105,7 +105,7 @@ def estimated(record: RunRecord, method: str) -> Expectation:
 
 
 def evidence_in_words(record: RunRecord) -> str:
-    """Return what the log evidence is and of what, in a line; nothing where the run does not support it."""
+    """Return a line with the log evidence and what it measures; empty if the run does not support it."""
     if record.bridge is None and not knows_evidence(record):
         return ""
     mean, error = (float(part) for part in log_evidence(record))
@@ -117,7 +117,7 @@ def evidence_in_words(record: RunRecord) -> str:
 
 
 def knows_evidence(record: RunRecord) -> bool:
-    """Tell whether the ladder of a run ends at the prior, with one theta that was frozen while draws were made."""
+    """Return whether the ladder ends at the prior or a reference, with one theta that was frozen while sampling."""
     partition, settings = record.partition, record.settings
     top = float(partition.betas[-1]) if isinstance(partition, TemperatureLadder) else None
     known = settings["prior"] or settings["reference"]
@@ -125,13 +125,13 @@ def knows_evidence(record: RunRecord) -> bool:
 
 
 def _ladder(record: RunRecord) -> tuple[np.ndarray, float]:
-    """Return the inverse temperatures of a ladder, and the energy from which its theta counts."""
+    """Return the inverse temperatures of a ladder, and its reference energy."""
     assert isinstance(record.partition, TemperatureLadder)
     return np.asarray(record.partition.betas, float), float(np.asarray(record.partition.reference))
 
 
 def by_theta(record: RunRecord) -> Expectation:
-    """Return the log evidence from theta and how often chains are at either end of the ladder under it."""
+    """Return the log evidence from theta and the visiting frequencies of both ends of the ladder."""
     betas, reference = _ladder(record)
     member = membership(record)[..., [0, -1]]
     often, theta = member.mean(axis=(0, 1)), np.asarray(record.learnt.theta, float)
@@ -145,7 +145,7 @@ def by_theta(record: RunRecord) -> Expectation:
 def by_bridges(record: RunRecord) -> Expectation:
     """Return the log evidence from the draws at each level, by a bridge from each level to the next.
 
-    It asks nothing of theta, nor of how often chains travel; so it can tell where these are wrong.
+    It does not depend on theta or on round trips, so it can reveal errors in these.
     """
     betas, reference = _ladder(record)
     found = bridge_levels(betas, record.draws.region, np.asarray(record.draws.energy, float) - reference)
@@ -153,4 +153,4 @@ def by_bridges(record: RunRecord) -> Expectation:
 
 
 ESTIMATORS = {"theta": by_theta, "bridges": by_bridges}
-"""Every estimator of the log evidence by its name, the first the one that is reported."""
+"""All estimators of the log evidence by name; the first one is reported."""

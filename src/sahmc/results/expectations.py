@@ -1,4 +1,4 @@
-"""Posterior means of a run, their errors, and equal-weight draws."""
+"""Posterior means of a run, their standard errors, and equal-weight draws."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sahmc.tilt.importance import (
 def values(record: RunRecord, fn: PositionFn | None = None) -> Any:
     """Return ``fn`` of every draw as arrays (chain, draw, ...), or the draws themselves if None.
 
-    It is computed for some chains at a time, to spare memory.
+    It is computed for a few chains at a time, to save memory.
     """
     draws = record.draws.values
     if fn is None:
@@ -44,7 +44,7 @@ def values(record: RunRecord, fn: PositionFn | None = None) -> Any:
 
 
 def _try(fn: PositionFn, draws: Any) -> None:
-    """Raise ``ValueError`` if ``fn`` asks one draw for what it does not have."""
+    """Raise ``ValueError`` if ``fn`` uses names or axes that a draw does not have."""
     one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[2:], x.dtype), draws)
     try:
         jax.eval_shape(fn, one)
@@ -57,7 +57,7 @@ def _try(fn: PositionFn, draws: Any) -> None:
 
 
 def expectation(record: RunRecord, fn: PositionFn | None) -> Expectation:
-    """Return the posterior mean of ``fn`` and its Monte Carlo standard error; None stands for the position itself."""
+    """Return the posterior mean of ``fn`` and its Monte Carlo standard error; None means the position itself."""
     weight = record.weight
     leaves, tree = jax.tree.flatten(values(record, fn))
     parts = [by_columns(lambda columns: weighted_mean(columns, weight), leaf) for leaf in leaves]
@@ -65,7 +65,7 @@ def expectation(record: RunRecord, fn: PositionFn | None) -> Expectation:
 
 
 def effective_sample_size(record: RunRecord, fn: PositionFn | None) -> Any:
-    """Return the effective sample size of the posterior mean of ``fn``, in the structure of what ``fn`` returns."""
+    """Return the effective sample size of the posterior mean of ``fn``, in the structure that ``fn`` returns."""
     weight = record.weight
 
     def measure(columns: np.ndarray) -> tuple[np.ndarray]:
@@ -75,9 +75,9 @@ def effective_sample_size(record: RunRecord, fn: PositionFn | None) -> Any:
 
 
 def resample_index(record: RunRecord, size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return which chain and which draw each of ``size`` equal-weight draws is, in time order.
+    """Return the chain and the draw of each of ``size`` equal-weight draws, in time order.
 
-    ``seed`` is for the one random number that this takes.
+    ``seed`` seeds the single random number this uses.
     """
     index = systematic_resample(record.weight.ravel(), size, np.random.default_rng(seed))
     return np.unravel_index(index, record.draws.log_weight.shape)  # type: ignore[return-value]

@@ -1,4 +1,4 @@
-"""Files in which the record of a run is stored."""
+"""Files that store the record of a run."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ if TYPE_CHECKING:
     import xarray as xr
 
 FORMAT = 5
-"""The number of the layout that is written, and the only one that is read."""
+"""The version of the file layout that is written, and the only one that is read."""
 SEALED = (
     *("sahmc_format", "counts", "num_gradients", "warmup", "structure", "labels", "settings", "findings", "groups"),
     *("bridge", "prior_mass"),
 )
 """The attributes that are read back."""
 LOWEST = "mode_lowest."
-"""The beginning of the names under which the lowest points of modes are stored, variable by variable."""
+"""The prefix of the names under which the lowest points of modes are stored, one for each variable."""
 
 
 def check_target(path: str | PathLike[str], overwrite: bool) -> Path:
-    """Return the path to which a result is to go, or raise ``ValueError`` if it cannot go there.
+    """Return the path for a result, or raise ``ValueError`` if it cannot be written there.
 
     An existing file is refused unless ``overwrite``.
     """
@@ -70,7 +70,7 @@ def check_target(path: str | PathLike[str], overwrite: bool) -> Path:
 
 
 def _is_result(about: Path) -> bool:
-    """Tell whether a file is the description of a Zarr store that ``save`` wrote."""
+    """Return whether a file is the metadata of a Zarr store that ``save`` wrote."""
     try:
         return "sahmc_format" in json.loads(about.read_bytes())["attributes"]
     except (ValueError, KeyError, TypeError):
@@ -78,10 +78,10 @@ def _is_result(about: Path) -> bool:
 
 
 def save(record: RunRecord, path: str | PathLike[str], overwrite: bool) -> None:
-    """Write a record as NetCDF or, by the ending of the name, as Zarr, all of it or nothing.
+    """Write a record atomically, as NetCDF or Zarr depending on the file extension.
 
-    That is the tree of ``to_datatree``, and what else ``load`` needs, as attributes. An existing file is refused unless
-    ``overwrite``, and stays until the new one is whole.
+    The file holds the tree of ``to_datatree``, and whatever else ``load`` needs as attributes. An existing file is
+    refused unless ``overwrite``, and remains until the new one is complete.
     """
     target = check_target(path, overwrite)
     index = resample_rows(record.weight, 0)
@@ -101,7 +101,7 @@ def save(record: RunRecord, path: str | PathLike[str], overwrite: bool) -> None:
 
 
 def _hollow(record: RunRecord) -> RunRecord:
-    """Return a record whose draws have shapes and no content."""
+    """Return a record whose draws have the same shapes but no content."""
 
     def hollow(draws: DrawRecord) -> DrawRecord:
         return dataclasses.replace(draws, leaves=tuple(map(_hollow_array, draws.leaves)))
@@ -116,7 +116,7 @@ def _hollow_array(array: np.ndarray) -> np.ndarray:
 
 
 def _take_out(tree: xr.DataTree, record: RunRecord, index: tuple[np.ndarray, np.ndarray]) -> list[Streamed]:
-    """Take the hollow draws out of a tree, and return how each of them is written; ``index`` is of equal weights."""
+    """Remove the hollow draws from a tree, and return how to write each; ``index`` is that of equal-weight draws."""
     chain, draw = index
     groups: dict[str, tuple[Any, Callable[[np.ndarray, slice], np.ndarray]]] = {
         "posterior": (record.draws.values, lambda x, some: x[chain[:, some], draw[:, some]]),
@@ -175,7 +175,7 @@ def load(path: str | PathLike[str]) -> RunRecord:
 
 
 def _read(target: Path) -> xr.DataTree:
-    """Return the tree in a file, or raise ``ValueError`` if ``save`` did not write it."""
+    """Return the tree stored in a file, or raise ``ValueError`` if ``save`` did not write it."""
     import xarray as xr
 
     restore(target)
@@ -188,7 +188,7 @@ def _read(target: Path) -> xr.DataTree:
         tree.close()
         if target.suffix == ".zarr":
             rename(tree, unescaped)
-    except Exception as error:  # damaged files end in errors of all kinds
+    except Exception as error:  # damaged files raise errors of all kinds
         todo = "pass what Result.save or `sahmc sample --out` wrote"
         raise ValueError(f"{target} cannot be read as a result: {error}. To fix it, {todo}.") from error
     written: Any = tree.attrs.get("sahmc_format")
@@ -210,25 +210,25 @@ def _read(target: Path) -> xr.DataTree:
 
 
 def _require_engine(target: Path) -> None:
-    """Raise ``ValueError`` unless the library is there by which a file of this name is read and written."""
+    """Raise ``ValueError`` unless the library that reads and writes a file of this name is installed."""
     require_library("zarr" if target.suffix == ".zarr" else "h5netcdf", "io")
 
 
 def _engine(target: Path) -> dict[str, Any]:
-    """Return how xarray is to open a file."""
+    """Return the arguments with which xarray opens a file."""
     if target.suffix == ".zarr":
         return {"engine": "zarr", "consolidated": False, "zarr_format": 3}
     return {"engine": "h5netcdf"}
 
 
 def _sealed_groups(tree: xr.DataTree) -> xr.DataTree:
-    """Return the groups that ``save`` wrote: others may have been added since."""
+    """Return the groups that ``save`` wrote, without any that were added since."""
     ours = json.loads(tree.attrs["groups"])
     return tree.filter(lambda node: node.path.strip("/") in ("", *ours))
 
 
 def _draws(tree: xr.DataTree, prefix: str, structure: Any) -> DrawRecord:
-    """Return the draws of the groups whose names begin with ``prefix``; ``structure`` is what ``_structure`` made."""
+    """Return the draws of the groups whose names begin with ``prefix``; ``structure`` comes from ``_structure``."""
     stats = _arrays(tree[f"{prefix}sample_stats"])
     leaves, treedef = jax.tree.flatten(_restore(structure, _arrays(tree[f"{prefix}posterior"])))
     return DrawRecord(
@@ -245,7 +245,7 @@ def _draws(tree: xr.DataTree, prefix: str, structure: Any) -> DrawRecord:
 
 
 def _warmup_text(warmup: WarmupRecord) -> dict[str, Any]:
-    """Return all of the warm-up but its arrays, as JSON can hold it."""
+    """Return the record of the warm-up without its arrays, in a form that fits JSON."""
     plain = {f.name: getattr(warmup, f.name) for f in dataclasses.fields(warmup) if not f.name.startswith("theta")}
     for name in ("pilot", "climb", "reference", "power"):
         plain[name] = None if plain[name] is None else dataclasses.asdict(plain[name])
@@ -253,7 +253,7 @@ def _warmup_text(warmup: WarmupRecord) -> dict[str, Any]:
 
 
 def _warmup(plain: Mapping[str, Any], learnt: Mapping[str, np.ndarray]) -> WarmupRecord:
-    """Return the record of the warm-up, from what ``_warmup_text`` made of it and its arrays."""
+    """Return the record of the warm-up, from the output of ``_warmup_text`` and its arrays."""
     pilot, climb, reference = (plain[name] for name in ("pilot", "climb", "reference"))
     if climb is not None:
         climb = {**climb, **{way: tuple(Rung(**rung) for rung in climb[way]) for way in ("up", "down")}}
@@ -281,7 +281,7 @@ def _power(plain: Mapping[str, Any] | None) -> SearchPower | None:
 
 
 def _labels_text(labels: Labels) -> dict[str, Any]:
-    """Return dims and coords, as JSON can hold them."""
+    """Return dims and coords, in a form that fits JSON."""
     coords = {
         name: {
             "dtype": str(values.dtype),
@@ -293,7 +293,7 @@ def _labels_text(labels: Labels) -> dict[str, Any]:
 
 
 def _labels(plain: Mapping[str, Any], tree: xr.DataTree) -> Labels:
-    """Return dims and coords as they were given, and the data of the tree."""
+    """Return the original dims and coords, and the data of the tree."""
     coords = {name: np.asarray(about["values"], about["dtype"]) for name, about in plain["coords"].items()}
     data = {name: _arrays(tree[name]) if name in tree.children else {} for name in ("observed_data", "constant_data")}
     return Labels(coords, plain["dims"], **data)
@@ -305,7 +305,7 @@ def _arrays(group: Any) -> dict[str, Any]:
 
 
 def _tilt(name: str, learnt: Mapping[str, np.ndarray]) -> Tilt:
-    """Return the tilt of this name, with its partition from the arrays that were stored."""
+    """Return the tilt of this name, with its partition from the stored arrays."""
     kind = TILTS[name]
     if kind.partition_type is None:
         return kind()
@@ -315,9 +315,9 @@ def _tilt(name: str, learnt: Mapping[str, np.ndarray]) -> Tilt:
 
 
 def _structure(tree: Any) -> Any:
-    """Describe how dicts, lists and tuples are nested, with the names of arrays as leaves, as JSON can hold it.
+    """Return the nesting of dicts, lists and tuples in a form that fits JSON, with the names of arrays as leaves.
 
-    A tree with anything else in it is described as a dict of its arrays.
+    A tree that contains anything else is described as a dict of its arrays.
     """
     names = list(tree_variables(tree))
 
@@ -337,7 +337,7 @@ def _structure(tree: Any) -> Any:
 
 
 def _restore(structure: Any, group: Any) -> Any:
-    """Return the tree that ``_structure`` has described, with the arrays of ``group``."""
+    """Return the tree that ``_structure`` described, with the arrays of ``group``."""
     if isinstance(structure, str):
         return np.asarray(group[structure])
     kind, inner = next(iter(structure.items()))

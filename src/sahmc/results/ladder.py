@@ -1,4 +1,4 @@
-"""How far apart the levels of a ladder are, by the draws made on them."""
+"""The distance between the levels of a ladder, estimated from their draws."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ PAIRS = 4000
 
 
 def rejections(record: RunRecord) -> np.ndarray:
-    """Return how often a swap of two chains on neighbouring levels would be rejected, for each pair of levels.
+    """Return the rejection probability of a swap between chains on neighbouring levels, for each pair of levels.
 
-    It is 1 - E[min(1, exp((beta_i - beta_j) (E_i - E_j)))]; the sum over the ladder is the barrier Lambda of Syed et
-    al. (2022), if levels are close. Levels that hold no draw have nan.
+    It is 1 - E[min(1, exp((beta_i - beta_j) (E_i - E_j)))]. If levels are close, the sum over the ladder is the barrier
+    Lambda of Syed et al. (2022). A level without draws gives nan.
     """
     partition = record.partition
     require(

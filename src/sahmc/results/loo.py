@@ -1,4 +1,4 @@
-"""Leave-one-out cross-validation of runs, by ArviZ, and the weights of their models by stacking."""
+"""Leave-one-out cross-validation of runs, by ArviZ, and stacking weights of their models."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from sahmc.results.records import RunRecord
 from sahmc.tilt.importance import resample_rows
 
 MOST_NUMBERS, LEAST_DRAWS = 2**24, 100
-"""The most log likelihoods that are looked at, by leaving draws out, and the draws of a chain that are kept anyway."""
+"""The maximum number of log likelihoods, above which draws are thinned, and the minimum number of draws per chain."""
 
 
 WEIGHT_DIGITS = 4
-"""The digits of a weight, which an optimiser finds."""
+"""The number of digits of a stacking weight; an optimiser determines it no better."""
 
 
 class LooTable(NamedTuple):
-    """The columns of a comparison by cross-validation, in the order of the models."""
+    """The columns of a comparison by cross-validation, with an entry for each model."""
 
     elpd: np.ndarray
-    """The expected log predictive density of as many new observations."""
+    """The expected log predictive density of the same number of new observations."""
     se: np.ndarray
-    """Its standard error, which comes from how few observations there are."""
+    """Its standard error, due to the finite number of observations."""
     p: np.ndarray
     """The effective number of parameters."""
     diff: np.ndarray
-    """The difference of ``elpd`` to the best model's, 0 or less."""
+    """The difference of ``elpd`` from that of the best model, at most 0."""
     diff_se: np.ndarray
     """The standard error of this difference."""
     weight: np.ndarray
-    """The weight of the model in the mixture that predicts best: stacking."""
+    """The stacking weight: that of the model in the best predictive mixture."""
     doubtful: np.ndarray
-    """The number of observations without which the posterior is too different for the estimate to hold."""
+    """The number of observations whose removal changes the posterior too much for the estimate to be reliable."""
 
 
 def leave_one_out(record: RunRecord, predictor: Predictor) -> Any:
-    """Return ArviZ's estimate for all observations of a model together, one by one included."""
+    """Return ArviZ's estimate for all observations of a model, including the pointwise values."""
     import arviz_stats
     import xarray as xr
 
@@ -59,12 +59,12 @@ def leave_one_out(record: RunRecord, predictor: Predictor) -> Any:
     coords = {"chain": np.arange(len(chain)), "draw": np.arange(chain.shape[1])}
     tree = xr.DataTree.from_dict({name: group.assign_coords(coords) for name, group in labelled.items()})
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of observations in doubt, which are counted
+        warnings.simplefilter("ignore", UserWarning)  # doubtful observations, which we count
         return arviz_stats.loo(tree, pointwise=True)
 
 
 def loo_table(found: Mapping[str, Any]) -> LooTable:
-    """Return estimates of several models on the same observations, with what ArviZ makes of them together."""
+    """Return estimates of several models on the same observations, with ArviZ's comparison of them."""
     import arviz_stats
 
     together = arviz_stats.compare(dict(found), method="stacking").loc[list(found)]

@@ -1,4 +1,4 @@
-"""The moments of the draws within each mode, and the quantities in which modes differ most."""
+"""Moments of the draws within each mode, and the quantities in which modes differ most."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 from sahmc.tilt.importance import BLOCK_BYTES
 
 LEAST_SHARE = 1e-3
-"""The least mass of a mode to speak of, over that of the heaviest."""
+"""The minimum mass of a reported mode, relative to the heaviest mode."""
 
 
 def with_mass(mass: np.ndarray) -> np.ndarray:
-    """Tell which modes, of these masses, hold any to speak of."""
+    """Return which of the modes with these masses are heavy enough to report."""
     return mass > LEAST_SHARE * mass.max(initial=0.0)
 
 
@@ -23,17 +23,17 @@ class ModeMoments(NamedTuple):
     """The mass of each mode, and the mean and standard deviation of every quantity within it."""
 
     mass: np.ndarray
-    """The posterior probability of each group of draws: the modes, and last the draws of no mode."""
+    """The posterior probability of each group of draws: the modes, and as the last group the draws in no mode."""
     mean: np.ndarray
-    """The means, (group, quantity), the quantities being the numbers in the leaves of a draw, one after the other."""
+    """The means, (group, quantity); the quantities are the flattened and concatenated leaves of a draw."""
     sd: np.ndarray
     """The standard deviations, of the same shape."""
 
     def most_different(self) -> np.ndarray:
-        """Return the numbers of all quantities, those first in which the modes differ most for their spread.
+        """Return the indices of all quantities, sorted by how much the modes differ in them, largest first.
 
-        The measure is the variance between modes over that within them. Modes of hardly any mass do not count; with
-        one that does, the order stays as it is.
+        The measure is the variance between modes divided by that within them. Modes of negligible mass do not count.
+        If only one mode counts, the order is unchanged.
         """
         mass, mean, sd = (part[:-1] for part in self)
         share = np.where(with_mass(mass), mass, 0.0)
@@ -48,7 +48,7 @@ class ModeMoments(NamedTuple):
 
 
 def mode_moments(values: Any, label: np.ndarray, weight: np.ndarray, num: int) -> ModeMoments:
-    """Return the moments of draws within each of ``num`` modes, and of those of no mode, whose ``label`` is -1.
+    """Return the moments of draws within each of ``num`` modes, and of draws in no mode, with ``label`` -1.
 
     ``values`` is a pytree of arrays (chain, draw, ...); ``label`` and ``weight`` are (chain, draw).
     """
@@ -62,7 +62,7 @@ def mode_moments(values: Any, label: np.ndarray, weight: np.ndarray, num: int) -
 def _moments(leaf: np.ndarray, group: np.ndarray, weight: np.ndarray, num: int) -> tuple[np.ndarray, np.ndarray]:
     """Return mean and standard deviation of values (chain, draw, ...) within each of ``num`` groups, (group, number).
 
-    ``group`` is that of each draw. Values are read in blocks, to spare memory.
+    ``group`` is the group of each draw. Values are read in blocks, to save memory.
     """
     from scipy.sparse import csr_array
 
@@ -75,7 +75,7 @@ def _moments(leaf: np.ndarray, group: np.ndarray, weight: np.ndarray, num: int) 
             part = slice(first, first + step)
             at, share = group[:, part].ravel(), weight[:, part].ravel()
             shares = csr_array((share, (at, np.arange(len(at)))), shape=(num, len(at)))
-            known = np.where(weight[:, part, None] > 0, values[:, part].astype(float), 0.0)  # no weight, no say
+            known = np.where(weight[:, part, None] > 0, values[:, part].astype(float), 0.0)  # 0 * inf is nan
             total += shares @ of(known.reshape(-1, values.shape[2]), at)
             mass += np.bincount(at, share, num)[:, None]
         return total / np.where(mass > 0, mass, 1.0)

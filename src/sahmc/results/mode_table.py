@@ -1,4 +1,4 @@
-"""The modes of a posterior as a table: mass, place, energy, and the chains that saw each."""
+"""The modes of a posterior as a table: mass, position, energy, and the number of chains that saw each."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from sahmc.results.var_names import choose_variables
 from sahmc.tilt.importance import weighted_mean
 
 SHOWN_ROWS, SHOWN_QUANTITIES, HEADING = 40, 8, 24
-"""The most modes and quantities that are printed, and the most characters of a quantity's name."""
+"""The maximum numbers of printed modes, of printed quantities, and of characters in the name of a quantity."""
 SHOWN_REST = 1e-3
-"""The least mass of the rest, all draws of no mode together, that has a row."""
+"""The minimum mass of the rest (all draws in no mode) for which it has a row."""
 
 
 class Mode(NamedTuple):
@@ -32,53 +32,53 @@ class Mode(NamedTuple):
     mcse: float
     """The Monte Carlo standard error of the mass."""
     mean: Any
-    """The mean of the posterior within it, in the structure of a position."""
+    """The posterior mean within it, in the structure of a position."""
     sd: Any
-    """The standard deviation of the posterior within it, in the same structure."""
+    """The posterior standard deviation within it, in the same structure."""
     energy: float
     """The lowest U = -log density found in it."""
     chains: int
-    """The number of chains that were there, by draws made at beta = 1."""
+    """The number of chains with draws in it at beta = 1."""
     label: int
-    """Its number: that of its row, and of ``Result.mode_assignment.label`` where a draw belongs to it.
+    """Its label: the index of its row, and the value of ``Result.mode_assignment.label`` for its draws.
 
-    It is -1 in the last row, the rest, of draws that belong to no mode; there is none if they hold hardly any mass.
+    It is -1 in the last row, the rest: draws that belong to no mode. That row is left out if its mass is negligible.
     """
     copies: int = 1
-    """The number of copies of it, itself among them, that symmetries make. All the other numbers are of all of them."""
+    """The number of its symmetric copies, itself included. All other fields refer to all copies together."""
     minimum: Any = None
-    """The point where ``energy`` was found, in the structure of a position; None for the rest."""
+    """The point at which ``energy`` was found, in the structure of a position; None for the rest."""
 
     @property
     def name(self) -> str:
-        """The number as text, or "rest"."""
+        """The label as text, or "rest"."""
         return "rest" if self.label < 0 else str(self.label)
 
 
 class ModeTable(tuple[Mode, ...]):
     """The modes, heaviest first: a tuple that prints as a table.
 
-    The last row may be the rest, draws that belong to no mode: its ``label`` is -1. Masses then sum to 1 with it, but
-    for modes that are left out since they hold hardly any.
+    The last row may be the rest, draws that belong to no mode: its ``label`` is -1. Masses, including the rest, sum to
+    1, apart from modes of negligible mass that are left out.
     """
 
     names: list[str]
-    """The names of the numbers in a mean, with coords where the model has any."""
+    """The names of the quantities in a mean, with coords if the model has any."""
     shown: list[int]
-    """The places of those that are printed, the ones in which modes differ most first."""
+    """The indices of the printed quantities; those in which modes differ most come first."""
     left_out: int
     """The number of modes without a row."""
 
     def __new__(
         cls, modes: Iterable[Mode] = (), names: Sequence[str] = (), shown: Sequence[int] = (), left_out: int = 0
     ) -> ModeTable:
-        """Return the table of ``modes``; the other arguments are the attributes of the same names."""
+        """Return the table of ``modes``; the other arguments are the attributes of the same name."""
         table = super().__new__(cls, modes)
         table.names, table.shown, table.left_out = list(names), list(shown), left_out
         return table
 
     def _masses(self) -> Table:
-        """Return the table of what is known of each mode besides its place."""
+        """Return the table of mass, energy and chains of each mode."""
         copied = any(mode.copies > 1 for mode in self)
         rows = [
             [f"{mode.mass:.4f}", f"{mode.mcse:.4f}", f"{mode.energy:z.2f}", str(mode.chains)]
@@ -89,9 +89,9 @@ class ModeTable(tuple[Mode, ...]):
         return Table("mode", columns, [mode.name for mode in self[:SHOWN_ROWS]], rows)
 
     def _places(self, width: int | None) -> Table:
-        """Return the table of where each mode is, with as many quantities as a line of ``width`` holds, or one.
+        """Return the table of mode positions, with at least one quantity and no more than fit a line of ``width``.
 
-        None is no limit, and whole names.
+        None means no limit, and names in full.
         """
         modes = self[:SHOWN_ROWS]
         parts = [(_flat(m.mean), _flat(m.sd), None if m.minimum is None else _flat(m.minimum)) for m in modes]
@@ -108,7 +108,7 @@ class ModeTable(tuple[Mode, ...]):
         return table
 
     def _notes(self, places: Table) -> tuple[str, str, str]:
-        """Return what to say of rows that are not there, above the places, and below them."""
+        """Return the notes on missing rows, on the table of positions, and on missing columns."""
         more = [f"... and {len(self) - SHOWN_ROWS} more, in to_dataframe()"] if len(self) > SHOWN_ROWS else []
         if self.left_out:
             verb = "is" if self.left_out == 1 else "are"
@@ -136,8 +136,9 @@ class ModeTable(tuple[Mode, ...]):
     def to_dataframe(self) -> Any:
         """Return a pandas DataFrame with a row for each mode.
 
-        After mass, energy and so on come the mean of each quantity, in a column of its name, its standard deviation
-        (``_sd``) and its value at the lowest point (``_minimum``). The ``label`` of the rest, if there is one, is -1.
+        Each quantity has three columns: its mean, under its own name, its standard deviation (``_sd``) and its value at
+        the lowest point (``_minimum``). They follow mass, energy and so on. The ``label`` of the rest, if present, is
+        -1.
         """
         import pandas as pd
 
@@ -152,7 +153,7 @@ class ModeTable(tuple[Mode, ...]):
 
 
 def _flat(tree: Any) -> list[float]:
-    """Return all numbers of a mean, one after the other."""
+    """Return all numbers of a mean as a flat list."""
     return [float(x) for leaf in jax.tree.leaves(tree) for x in np.ravel(leaf)]
 
 
@@ -165,10 +166,10 @@ def _place(mean: float, sd: float, minimum: float | None) -> str:
 
 
 def mode_table(record: RunRecord, assigned: ModeAssignment, var_names: Any = None) -> ModeTable:
-    """Return the modes to which draws were ``assigned``, in their order, heaviest first.
+    """Return the modes to which draws were ``assigned``, heaviest first.
 
-    Those with hardly any mass, at the end, are left out. Draws of no mode are the last row, if they have mass.
-    ``var_names`` are the variables that are printed.
+    Modes of negligible mass, at the end, are left out. Draws in no mode form the last row, if they have mass.
+    ``var_names`` selects the variables to print.
     """
     weight, num = record.weight, len(assigned.energy)
     label = np.where(assigned.label < 0, num, assigned.label)
@@ -203,7 +204,7 @@ def mode_table(record: RunRecord, assigned: ModeAssignment, var_names: Any = Non
 
 
 def _structured(record: RunRecord, flat: np.ndarray) -> Any:
-    """Return numbers, one after the other, in the structure of a draw."""
+    """Return flat numbers in the structure of a draw."""
     shapes = [leaf.shape[2:] for leaf in record.draws.leaves]
     ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
     parts = [part.reshape(shape) for part, shape in zip(np.split(flat, ends[:-1]), shapes, strict=True)]

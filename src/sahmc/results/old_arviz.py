@@ -1,4 +1,4 @@
-"""Words for those who give ArviZ what it cannot read: a result, or a tree where it is older than 1.0."""
+"""Helpful errors for users who pass ArviZ an object it cannot read: a result, or a tree before ArviZ 1.0."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ARVIZ = ("arviz", "arviz_base", "arviz_stats", "arviz_plots")
 
 
 class RunTree(xr.DataTree):
-    """A tree that says what to do, where ArviZ before 1.0 would take it for an array."""
+    """A tree that raises a helpful error when ArviZ before 1.0 tries to read it as an array."""
 
     __slots__ = ()
 
@@ -28,7 +28,7 @@ class RunTree(xr.DataTree):
 
 
 def readable(tree: xr.DataTree) -> xr.DataTree:
-    """Return a tree that has a word for ArviZ before 1.0, where that is installed; elsewhere the tree itself."""
+    """Return the tree; if ArviZ before 1.0 is installed, as a ``RunTree`` with a helpful error."""
     try:
         old = version("arviz").startswith("0.")
     except PackageNotFoundError:
@@ -37,7 +37,7 @@ def readable(tree: xr.DataTree) -> xr.DataTree:
 
 
 def as_object(result: Any) -> np.ndarray:
-    """Return a result as an array of one object, as NumPy takes it; raise ``TypeError`` if it is ArviZ that asks."""
+    """Return a result as an array of one object, for NumPy; raise ``TypeError`` if ArviZ is the caller."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] not in ARVIZ:
         frame = frame.f_back

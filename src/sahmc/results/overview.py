@@ -1,4 +1,4 @@
-"""A run in a few lines, as ``print(result)`` and a notebook show it."""
+"""The overview of a run in a few lines, for ``print(result)`` and notebooks."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from sahmc.results.records import RunRecord
 from sahmc.tilt.importance import kish_efficiency
 
 MOST_NAMED = 6
-"""The most variables and modes that are named."""
+"""The maximum number of variables or modes to list."""
 COLUMN = 14
-"""The characters of the first column, with the space before and after it."""
+"""The width of the first column in characters, including the space around it."""
 
 
 def overview(record: RunRecord) -> dict[str, str]:
-    """Return a run in a few lines, by what each is about."""
+    """Return the lines of the overview of a run, by topic."""
     chains, draws = record.draws.energy.shape
     settings, levels = record.settings, record.num_regions
     trips = f" with {levels} regions, {counted(int(record.round_trips.sum()), 'round trip')}" if levels > 1 else ""
@@ -49,13 +49,13 @@ def _variables(record: RunRecord) -> list[tuple[str, np.ndarray]]:
 
 
 def _some(names: list[str]) -> str:
-    """Return the first of some names, and how many more there are."""
+    """Return the first few names as text, and the number of the others."""
     more = len(names) - MOST_NAMED
     return listed(names) if more <= 0 else f"{', '.join(names[:MOST_NAMED])} and {more} more"
 
 
 def _modes(record: RunRecord) -> dict[str, str]:
-    """Return the line on modes, if the run looked for them."""
+    """Return the line on modes, if the run searched for them."""
     if record.modes is None:
         return {}
     mass = record.modes.mass(record.weight)
@@ -64,7 +64,7 @@ def _modes(record: RunRecord) -> dict[str, str]:
 
 
 def _divergences(record: RunRecord) -> str:
-    """Return how many trajectories diverged, and how many of them on hot levels, where that is no finding."""
+    """Return the number of divergences, and how many were on hot levels, where they do not count as a finding."""
     cold = int(record.counts.cold_diverging)
     hot = int(record.counts.diverging) - cold
     where = f" ({hot:,} of them on hot levels)" if cold else " (hot levels)"
@@ -72,7 +72,7 @@ def _divergences(record: RunRecord) -> str:
 
 
 def _findings(record: RunRecord) -> str:
-    """Return how many errors and warnings there are, and their codes."""
+    """Return the numbers of errors and warnings, and their codes."""
     told = []
     for severity in (ERROR, WARNING):
         codes = [finding.code for finding in record.findings if finding.severity == severity]

@@ -1,4 +1,4 @@
-"""Records as bytes and back: JSON for text and numbers, arrays beside it, and no pickle, which could run code."""
+"""Records to bytes and back: JSON for text and numbers, plus arrays. Pickle is avoided because it can run code."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from sahmc.tilt.partition import EnergyPartition, TemperatureLadder
 RECORDS = (Counts, Finding, ModeAssignment, ThetaRecord, ThetaTrace)
 """The classes of the records of a run."""
 WARMUP = (Climb, LearntReference, Pilot, Rung, SearchPower, WarmupRecord)
-"""The classes of the record of its warm-up."""
+"""The classes of the record of the warm-up."""
 
 
 def pack(value: Any) -> bytes:
-    """Return a value as bytes: numbers, text, arrays and records, however nested in dicts, lists and tuples.
+    """Return a value as bytes: numbers, text, arrays and records, nested in dicts, lists and tuples.
 
-    Raises ``TypeError`` for anything else.
+    Raise ``TypeError`` for anything else.
     """
     arrays: list[np.ndarray] = []
     text = json.dumps(_described(value, arrays))
@@ -38,20 +38,20 @@ def pack(value: Any) -> bytes:
 
 
 def unpack(content: bytes) -> Any:
-    """Return the value that ``pack`` has made bytes of."""
+    """Return the value that ``pack`` converted to bytes."""
     with np.load(io.BytesIO(content), allow_pickle=False) as found:
         arrays = [found[f"array{i}"] for i in range(len(found.files) - 1)]
         return _restored(json.loads(str(found["text"])), arrays, _kinds())
 
 
 def _kinds() -> dict[str, type]:
-    """Return the classes that are known, by name."""
+    """Return the known classes, by name."""
     strategies = (EnergyPartition, TemperatureLadder, *TILTS.values())
     return {kind.__name__: kind for kind in (*RECORDS, *WARMUP, *strategies)}
 
 
 def _described(value: Any, arrays: list[np.ndarray]) -> Any:
-    """Return a value as JSON can hold it, its arrays put at the end of ``arrays``."""
+    """Return a value in a form that fits JSON, with its arrays appended to ``arrays``."""
     if value is None or type(value) in (bool, int, float, str):
         return value
     if isinstance(value, (np.ndarray, np.generic, jax.Array)):
@@ -73,7 +73,7 @@ def _described(value: Any, arrays: list[np.ndarray]) -> Any:
 
 
 def _restored(plain: Any, arrays: list[np.ndarray], kinds: Mapping[str, type]) -> Any:
-    """Return the value that ``_described`` has described; ``kinds`` are the classes that are known."""
+    """Return the value that ``_described`` described; ``kinds`` are the known classes."""
     if not isinstance(plain, dict):
         return plain
     if "kind" in plain:

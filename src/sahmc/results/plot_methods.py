@@ -1,4 +1,4 @@
-"""The plots of a result, as its methods."""
+"""Plotting methods of a result."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from sahmc._support.front_door import public
 
 
 class PlotMethods:
-    """Something that can be plotted: each method is the function of ``sahmc`` of the same name."""
+    """The plotting methods; each calls the function of the same name in ``sahmc``."""
 
     def plot_overview(self, *, var_names: Any = None, mode: int | None = None) -> Any:
-        """Plot six pictures of the run on one sheet; see ``sahmc.plot_overview``."""
+        """Plot six panels of the run in one figure; see ``sahmc.plot_overview``."""
         return public("plot_overview")(self, var_names=var_names, mode=mode)
 
     def plot_pair(
         self, ax: Any = None, *, num: int | None = None, var_names: Any = None, mode: int | None = None
     ) -> Any:
-        """Plot draws of the posterior in pairs of quantities; see ``sahmc.plot_pair``."""
+        """Plot posterior draws of pairs of quantities; see ``sahmc.plot_pair``."""
         return public("plot_pair")(self, ax, num=num, var_names=var_names, mode=mode)
 
     def plot_marginal(self, ax: Any = None, *, var_names: Any = None, mode: int | None = None) -> Any:
@@ -29,7 +29,7 @@ class PlotMethods:
         return public("plot_energy")(self, ax, chains=chains, mode=mode)
 
     def plot_visits(self, ax: Any = None) -> Any:
-        """Plot how often each level was visited; see ``sahmc.plot_visits``."""
+        """Plot the visits to each level; see ``sahmc.plot_visits``."""
         return public("plot_visits")(self, ax)
 
     def plot_theta(self, ax: Any = None) -> Any:
@@ -41,5 +41,5 @@ class PlotMethods:
         return public("plot_round_trips")(self, ax, chains=chains)
 
     def plot_ladder(self, ax: Any = None) -> Any:
-        """Plot where the barrier lies; see ``sahmc.plot_ladder``."""
+        """Plot the location of the barrier on the ladder; see ``sahmc.plot_ladder``."""
         return public("plot_ladder")(self, ax)

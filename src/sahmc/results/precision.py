@@ -1,4 +1,4 @@
-"""The precision that is asked of a run, and how much of it is still lacking."""
+"""The target precision of a run, and its shortfalls."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from sahmc.results.relabelling import relabelled
 from sahmc.tilt.importance import by_columns, weighted_ess, weighted_mean
 
 LEAST_MASS = 0.001
-"""The mass from which a mode, or what is left of all modes, counts."""
+"""The minimum mass of a mode, and of all others together, for the precision of its mass to matter."""
 
 
 class Shortfall(NamedTuple):
-    """A number that is not yet as precise as was asked for."""
+    """A quantity that has not yet reached its target precision."""
 
     what: str
-    """What it is, in words."""
+    """The description of the quantity."""
     value: float
     """Its standard error, or its effective sample size."""
     asked: float
-    """What that should be."""
+    """The target for ``value``."""
     factor: float
-    """The number of times as many draws that it takes, by all one can tell; not finite where no number would do."""
+    """The estimated factor by which the number of draws must grow; not finite if no number would be enough."""
 
     def __str__(self) -> str:
         return f"{self.what} is {self.value:.3g}, {self.asked:.3g} was asked for"
@@ -40,8 +40,8 @@ class Shortfall(NamedTuple):
 class Precision:
     """The precision at which a run may stop: ``sample(..., until=Precision(ess=400))``.
 
-    ``mass`` is the largest standard error of the mass of a mode, ``ess`` the smallest effective sample size of a
-    variable, and ``log_evidence`` the largest standard error of the log evidence. All that are given must hold.
+    ``mass`` is the maximum standard error of the mass of a mode. ``ess`` is the minimum effective sample size of a
+    variable. ``log_evidence`` is the maximum standard error of the log evidence. All that you give must hold.
     """
 
     mass: float | None = None
@@ -57,7 +57,7 @@ class Precision:
         require(some, "a Precision asks for something", "nothing", "pass mass=0.01, ess=400 or log_evidence=0.1")
 
     def shortfalls(self, record: RunRecord) -> list[Shortfall]:
-        """Return what a run lacks, the worst of each kind."""
+        """Return the shortfalls of a run, the worst of each kind."""
         return [
             *(self._of_masses(record) if self.mass is not None else ()),
             *(self._of_variables(record) if self.ess is not None else ()),
@@ -65,7 +65,7 @@ class Precision:
         ]
 
     def _of_masses(self, record: RunRecord) -> Iterator[Shortfall]:
-        """Yield the mode whose mass is least well known, if its error is too large."""
+        """Yield the mode with the largest standard error of its mass, if that is too large."""
         assert self.mass is not None
         seen, weight = record.modes, record.weight
         if seen is None:
@@ -85,7 +85,7 @@ class Precision:
             yield Shortfall(worst, errors[worst], self.mass, (errors[worst] / self.mass) ** 2)
 
     def _of_variables(self, record: RunRecord) -> Iterator[Shortfall]:
-        """Yield the variable of which the draws know least, if that is too little."""
+        """Yield the variable with the smallest effective sample size, if that is too small."""
         assert self.ess is not None
         weight = record.weight
 
@@ -104,11 +104,11 @@ class Precision:
             yield Shortfall(what, float(ess[worst]), float(self.ess), float(self.ess / max(ess[worst], 1e-9)))
 
     def _of_evidence(self, record: RunRecord) -> Iterator[Shortfall]:
-        """Yield the log evidence, if its error is too large."""
+        """Yield the log evidence, if its standard error is too large."""
         assert self.log_evidence is not None
         error = float(estimated(record, next(iter(ESTIMATORS))).mcse)
         if not error <= self.log_evidence:
-            fixed = 0.0 if record.prior_mass is None else record.prior_mass[1]  # no draws make that smaller
+            fixed = 0.0 if record.prior_mass is None else record.prior_mass[1]  # draws cannot reduce it
             able = fixed < self.log_evidence
             factor = (error**2 - fixed**2) / (self.log_evidence**2 - fixed**2) if able else math.inf
             yield Shortfall("the standard error of the log evidence", error, self.log_evidence, factor)

@@ -1,4 +1,4 @@
-"""Groups of a tree that need the model itself: log likelihoods, simulated data, and draws of the prior."""
+"""Groups of a tree that need the model itself: log likelihoods, simulated data, and draws from the prior."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
     import xarray as xr
 
 PRIOR_DRAWS = 1000
-"""The number of draws of the prior."""
+"""The number of draws from the prior."""
 
 
 class Wanted(NamedTuple):
-    """The groups that are wanted, as ``Result.to_datatree`` was asked for them."""
+    """The groups requested from ``Result.to_datatree``."""
 
     log_likelihood: Any
     """Whether to compute the log likelihood of every observation."""
     posterior_predictive: Any
     """Whether to simulate data under the posterior."""
     prior: Any
-    """Whether to draw from the prior, and to simulate data under it."""
+    """Whether to draw from the prior and simulate data under it."""
 
     @property
     def argument(self) -> str | None:
-        """The first of them that is asked for, as it was written; None if there is none."""
+        """The first requested group, written as an argument; None if there is none."""
         for name, value in self._asdict().items():
             require_flag(value, name)
         return next((f"{name}=True" for name, value in self._asdict().items() if value), None)
@@ -60,9 +60,9 @@ def add_predictions(
 ) -> xr.DataTree:
     """Return a tree with the ``wanted`` groups added.
 
-    ``index`` holds the chain and the draw of each row of the posterior, and ``rejuvenated`` these draws after some
-    moves, or None. Draws that repeat share one computation of their log likelihood, but no simulated data, unless Stan
-    made these while it drew.
+    ``index`` holds the chain and the draw of each row of the posterior. ``rejuvenated`` holds these draws after some
+    moves, or is None. The log likelihood of repeated draws is computed once. Data are simulated separately for each,
+    unless Stan made them while sampling.
     """
     shape = index[0].shape
     groups: dict[str, Mapping[str, Any]] = {}
@@ -89,7 +89,7 @@ def log_likelihood(
     index: tuple[np.ndarray, np.ndarray],
     rejuvenated: Rejuvenated | None = None,
 ) -> dict[str, np.ndarray]:
-    """Return the log likelihood of every observation under the draws of ``index``, arrays that lead with its axes."""
+    """Return the log likelihood of every observation under the draws of ``index``, as arrays with its axes first."""
     shape = index[0].shape
     if rejuvenated is None:
         number = np.ravel_multi_index(index, record.draws.log_weight.shape)
@@ -102,14 +102,14 @@ def log_likelihood(
 
 
 def _values(record: RunRecord, index: Any) -> dict[str, np.ndarray]:
-    """Return the variables of some draws, whose chains and numbers are in ``index``."""
+    """Return the variables of the draws with the chains and draw numbers in ``index``."""
     return {name: np.asarray(x[index]) for name, x in record.draws.values.items()}
 
 
 def _group(values: Mapping[str, Any], record: RunRecord) -> xr.DataTree:
-    """Return a group of arrays (chain, draw, ...), with the dims and coords that the model has.
+    """Return a group of arrays (chain, draw, ...), with the dims and coords of the model.
 
-    The log likelihood of vectors has fewer dims than the vectors: their own are the last ones.
+    The log likelihood of vectors has fewer dims than the vectors: it lacks the last ones.
     """
     import xarray as xr
     from arviz_base import dict_to_dataset

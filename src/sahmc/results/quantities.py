@@ -1,4 +1,4 @@
-"""The quantities whose chains are compared: coordinates of positions, or some of them where there are very many."""
+"""The quantities compared between chains: coordinates of positions, or a subset if there are very many."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from sahmc.models.model import Labels
 from sahmc.models.positions import named, numbered, untransformed
 
 MOST_CHAINS, MOST_COORDINATES, MOST_BYTES = 512, 1000, 2**27
-"""The most chains and coordinates that are examined, and the most bytes of their draws, to save time."""
+"""The maximum numbers of chains, of coordinates and of bytes of their draws to examine, to save time."""
 
 
 class Quantities(NamedTuple):
-    """Some quantities of some draws, evenly chosen."""
+    """An evenly spaced subset of quantities and draws."""
 
     values: np.ndarray
     """The values, (chain, draw, quantity)."""
     names: list[str]
     """The names of the quantities."""
     every: tuple[int, int]
-    """The pair (i, j) if every i-th chain and every j-th draw was taken."""
+    """The pair (i, j): every i-th chain and every j-th draw was used."""
 
 
 def choose_quantities(positions: Any, about: Labels | None = None) -> Quantities:
-    """Return the coordinates of positions, or some of them, of some draws, where there are too many.
+    """Return the coordinates of positions; if there are too many, a subset of coordinates and draws.
 
-    ``positions`` is a pytree of arrays (chain, draw, ...). They are called as the variables are whose unconstrained
-    values they hold, with the dims and coords of ``about``.
+    ``positions`` is a pytree of arrays (chain, draw, ...). Unconstrained values have the names of the original
+    variables, with the dims and coords of ``about``.
     """
     leaves = [leaf.reshape(*leaf.shape[:2], -1) for leaf in jax.tree.leaves(positions)]
     known = [

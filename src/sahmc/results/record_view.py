@@ -1,4 +1,4 @@
-"""The parts of a record, as attributes of what holds it."""
+"""The parts of a record, as attributes of the object that holds it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from sahmc.tilt.tilts import Tilt
 
 
 class RecordView:
-    """Something with a ``record``, whose parts can be asked for by their names."""
+    """An object with a ``record``, whose parts are attributes of the object."""
 
     record: RunRecord
-    """All the data there is."""
+    """All data of the run."""
 
     @property
     def draws(self) -> Any:
-        """The draws as they were made, of the tilted density: positions in the user's structure, or named variables.
+        """The weighted draws of the tilted density: positions in the user's structure, or named variables.
 
         Use ``expectation`` or ``resample`` for the posterior.
         """
@@ -31,15 +31,15 @@ class RecordView:
 
     @property
     def energy(self) -> np.ndarray:
-        """The energy on which the tilt acts: -log likelihood where the prior is apart, -log density elsewhere.
+        """The energy on which the tilt acts: -log likelihood if the prior is separate, else -log density.
 
-        Where the ladder ends in a reference q that was learnt, it is -log density + log q.
+        If the ladder ends in a learnt reference q, it is -log density + log q.
         """
         return self.record.draws.energy
 
     @property
     def log_density(self) -> np.ndarray:
-        """The log density of each draw, the prior included."""
+        """The log density of each draw, including the prior."""
         return self.record.draws.log_density
 
     @property
@@ -74,17 +74,17 @@ class RecordView:
 
     @property
     def tree_depth(self) -> np.ndarray | None:
-        """The doublings of the trajectory of each draw, for NUTS; None for other kernels."""
+        """The number of doublings of the trajectory of each draw, for NUTS; None for other kernels."""
         return self.record.draws.tree_depth
 
     @property
     def theta(self) -> np.ndarray:
-        """theta of each region, with a leading chain axis if every chain has its own."""
+        """The theta of each region, with a leading chain axis if every chain has its own."""
         return self.record.learnt.theta
 
     @property
     def visits(self) -> np.ndarray:
-        """The visits to each region while draws were made."""
+        """The number of visits to each region while sampling."""
         return self.record.learnt.visits
 
     @property
@@ -99,22 +99,22 @@ class RecordView:
 
     @property
     def theta_trace(self) -> ThetaTrace | None:
-        """theta and round trips at fixed moments of adaptation and drawing."""
+        """The values of theta and the round trips at fixed moments of adaptation and sampling."""
         return self.record.learnt.trace
 
     @property
     def round_trips(self) -> np.ndarray:
-        """The trips of each chain from the bottom to the top and back, while draws were made."""
+        """The number of trips of each chain from the bottom to the top and back while sampling."""
         return self.record.round_trips
 
     @property
     def num_gradients(self) -> int:
-        """The gradients spent, the warm-up included."""
+        """The number of gradient evaluations, including the warm-up."""
         return self.record.num_gradients
 
     @property
     def num_trajectories(self) -> int:
-        """The number of trajectories while draws were made, those of moves between the draws included."""
+        """The number of trajectories while sampling, including moves between draws."""
         return self.record.counts.trajectories
 
     @property
@@ -124,22 +124,22 @@ class RecordView:
 
     @property
     def num_failed(self) -> int:
-        """The number of RMHMC moves rejected because an implicit step did not converge or does not reverse."""
+        """The number of RMHMC moves rejected because an implicit step did not converge or was not reversible."""
         return self.record.counts.failed
 
     @property
     def num_deepest(self) -> int:
-        """The number of NUTS trajectories that reached the largest depth."""
+        """The number of NUTS trajectories that reached the maximum depth."""
         return self.record.counts.deepest
 
     @property
     def jumps(self) -> tuple[int, int]:
-        """The number of jumps between known modes that were tried, and that were accepted."""
+        """The numbers of attempted and of accepted jumps between known modes."""
         return self.record.counts.jumps, self.record.counts.jumps_accepted
 
     @property
     def findings(self) -> Findings:
-        """The findings: what is wrong with the run, errors first; empty if nothing is. Print them."""
+        """The findings, problems of the run with errors first; empty if there are none. Print them."""
         return Findings(self.record.findings)
 
     @property
@@ -149,12 +149,12 @@ class RecordView:
 
     @property
     def warmup_draws(self) -> DrawRecord | None:
-        """The draws of the adaptation, as they were made, if they were asked for."""
+        """The draws of the adaptation, if you asked for them."""
         return self.record.warmup_draws
 
     @property
     def mode_assignment(self) -> ModeAssignment | None:
-        """The modes that the run found in its draws, as vectors, and the mode of each draw; ``modes()`` tells more."""
+        """The modes that the run found in its draws, as vectors, and the mode of each draw; see also ``modes()``."""
         return self.record.modes
 
     @property
@@ -174,5 +174,5 @@ class RecordView:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The arguments of the run, its seed, the time it took, and versions; a copy."""
+        """A copy of the arguments of the run, its seed, its duration, and versions."""
         return thawed(self.record.settings)

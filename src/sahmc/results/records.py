@@ -1,4 +1,4 @@
-"""The record of a run: plain data that nothing can change, from which everything else is computed."""
+"""The record of a run: immutable plain data, from which everything else is computed."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from sahmc.tilt.tilts import TemperedTilt, Tilt
 
 @dataclass(frozen=True)
 class DrawRecord(Frozen):
-    """The draws of the tilted density, with their weights; arrays lead with (chain, draw)."""
+    """The draws of the tilted density, with their weights; the first axes of arrays are (chain, draw)."""
 
     leaves: tuple[np.ndarray, ...]
-    """The positions, or the variables of a model that names them, leaf by leaf."""
+    """The positions, or the named variables of a model, one array for each leaf."""
     structure: PyTreeDef
-    """The pytree that the leaves belong to."""
+    """The pytree structure of the leaves."""
     energy: np.ndarray
-    """The energy on which the tilt acts: U = -log density, or -log likelihood where the prior is apart."""
+    """The energy on which the tilt acts: U = -log density, or -log likelihood if the prior is separate."""
     log_density: np.ndarray
-    """The log density, the prior included."""
+    """The log density, including the prior."""
     region: np.ndarray
     """The region of the tilt in which each draw was made: a subregion, the nearest node, or a level."""
     log_weight: np.ndarray
-    """The logs of the importance weights, which sum to 1 over all chains and draws, but for those of the warm-up."""
+    """The log importance weights. The weights sum to 1 over all chains and draws, except those of the warm-up."""
     acceptance_rate: np.ndarray
-    """The probability with which the last move of each draw was accepted."""
+    """The acceptance probability of the last move of each draw."""
     diverging: np.ndarray
     """Whether that move diverged."""
     tree_depth: np.ndarray | None = None
-    """The doublings of the trajectory; None for kernels whose trajectories do not grow."""
+    """The number of doublings of the trajectory; None for kernels whose trajectories do not grow."""
 
     @property
     def values(self) -> Any:
@@ -47,46 +47,46 @@ class DrawRecord(Frozen):
 
 
 class ThetaTrace(NamedTuple):
-    """theta and round trips at some moments of a run, the leading axis of all arrays."""
+    """The history of theta and round trips; the first axis of all arrays is the moment."""
 
     moves: np.ndarray
-    """The number of moves of the run made by then."""
+    """The number of moves of the run so far."""
     theta: np.ndarray
-    """theta of each region, with an axis for chains before the last if each has its own."""
+    """The theta of each region, with an axis for chains before the last if each has its own."""
     desired: np.ndarray
-    """The desired visiting frequencies in force."""
+    """The desired visiting frequencies in use."""
     round_trips: np.ndarray
-    """The round trips that each chain had made."""
+    """The number of round trips of each chain so far."""
     drawing: np.ndarray
-    """Whether draws were being made."""
+    """Whether the run was sampling, rather than adapting."""
 
     @classmethod
     def join(cls, *traces: ThetaTrace | None) -> ThetaTrace:
-        """Return the moments of all traces, one after the other; None stands for no moments."""
+        """Return the moments of all traces in order; None stands for an empty trace."""
         return cls(*map(np.concatenate, zip(*(trace for trace in traces if trace is not None), strict=True)))
 
 
 @dataclass(frozen=True)
 class ThetaRecord(Frozen):
-    """theta and what belongs to it, for each region of the tilt."""
+    """The learnt theta and related quantities, for each region of the tilt."""
 
     theta: np.ndarray
-    """theta at the end of the run, with a leading chain axis where every chain has its own."""
+    """The final theta, with a leading chain axis if every chain has its own."""
     visits: np.ndarray
-    """The visits while draws were made, of the same shape."""
+    """The number of visits while sampling, of the same shape."""
     desired: np.ndarray
     """The desired visiting frequencies."""
     step_size: np.ndarray
     """The step size at each level."""
     trace: ThetaTrace | None = None
-    """theta and round trips at some moments of the run."""
+    """The history of theta and round trips."""
 
     @property
     def swing(self) -> float:
-        """The nats by which theta moved between neighbouring moments while draws were made, its constant apart.
+        """The change of theta between neighbouring moments while sampling, in nats, without its additive constant.
 
-        That is a root mean square over chains and visited regions; 0 where theta was frozen. Draws are off where it is
-        more than half a nat, since weights hold for a theta that is as good as at rest.
+        It is a root mean square over chains and visited regions, and 0 if theta was frozen. Above half a nat the draws
+        are biased, because the weights assume that theta is almost at rest.
         """
         visited = self.visits.reshape(-1, self.visits.shape[-1]).any(axis=0)
         if self.trace is None or not visited.any() or self.trace.drawing.sum() < 2:
@@ -97,33 +97,36 @@ class ThetaRecord(Frozen):
 
 
 class Counts(NamedTuple):
-    """Counts over all chains and moves of a stage, those between the draws that were kept included.
+    """Counts over all chains and moves of a stage, including moves between kept draws.
 
     Each is an ``int``, or a scalar JAX array within the compiled loop.
     """
 
     gradients: Any
-    """The gradients spent."""
+    """The number of gradient evaluations."""
     diverging: Any
-    """The trajectories that diverged."""
+    """The number of divergences."""
     failed: Any
-    """The moves rejected because an implicit step did not converge or does not reverse."""
+    """The number of moves rejected because an implicit step did not converge or was not reversible."""
     deepest: Any
-    """The trajectories that grew to the largest depth."""
+    """The number of trajectories that reached the maximum depth."""
     trajectories: Any
-    """The moves that took a trajectory, all but jumps."""
+    """The number of moves with a trajectory: all except jumps."""
     jumps: Any
-    """The jumps tried between known modes."""
+    """The number of attempted jumps between known modes."""
     jumps_accepted: Any
-    """The jumps that were accepted."""
+    """The number of accepted jumps."""
     cold: Any = 0
-    """The trajectories at beta = 1; all of them where a tilt knows no temperatures."""
+    """The number of trajectories at beta = 1; all of them if the tilt has no temperatures."""
     cold_diverging: Any = 0
-    """Those of them that diverged."""
+    """The number of divergences among these."""
 
 
 class ModeAssignment(NamedTuple):
-    """The modes in the draws of a run, heaviest first, one entry of the arrays for each, and the mode of each draw."""
+    """The modes in the draws of a run, heaviest first, and the mode of each draw.
+
+    Arrays have one entry for each mode, except ``label``.
+    """
 
     minimum: np.ndarray
     """The lowest point found of each mode, (mode, dim)."""
@@ -132,17 +135,17 @@ class ModeAssignment(NamedTuple):
     known: np.ndarray
     """Whether the warm-up knew the mode."""
     expected: np.ndarray
-    """The mass that the mode would have if all modes were Gaussian."""
+    """The mass the mode would have if all modes were Gaussian."""
     label: np.ndarray
-    """The number of the mode of each draw, (chain, draw); -1 for the rest: draws that belong to none of the modes."""
+    """The index of the mode of each draw, (chain, draw); -1 for the rest, draws that belong to no mode."""
     complete: bool = True
-    """Whether the search ended because no new modes turned up; there may be more of them if not."""
+    """Whether the search ended because it found no new modes. If not, there may be more."""
     doubt: np.ndarray | None = None
-    """The mass that may have been counted for each mode, or not, by mistake; None if it is not known."""
+    """The mass that may have been assigned to each mode, or withheld from it, by mistake; None if unknown."""
     copies: np.ndarray | None = None
-    """The number of copies of each mode, itself among them, that symmetries make; None where there are none."""
+    """The number of symmetric copies of each mode, itself included; None without symmetries."""
     lowest: tuple[np.ndarray, ...] | None = None
-    """The lowest points as positions or variables of the user, (mode, ...) for each leaf of a draw."""
+    """The lowest points as the user's positions or variables, (mode, ...) for each leaf of a draw."""
 
     def mass(self, weight: np.ndarray) -> np.ndarray:
         """Return the posterior probability of each mode, from the weights of the draws."""
@@ -150,7 +153,7 @@ class ModeAssignment(NamedTuple):
         return np.bincount(self.label[inside], weight[inside], len(self.energy))
 
     def chains(self, cold: np.ndarray) -> np.ndarray:
-        """Return how many chains were in each mode, by draws that are ``cold``: made at beta = 1."""
+        """Return the number of chains that visited each mode, by ``cold`` draws, those at beta = 1."""
         seen = np.zeros((len(self.label), len(self.energy)), bool)
         chain, draw = np.nonzero(cold & (self.label >= 0))
         seen[chain, self.label[chain, draw]] = True
@@ -158,29 +161,29 @@ class ModeAssignment(NamedTuple):
 
 
 class Rejuvenated(NamedTuple):
-    """Draws that were moved by plain transitions of a kernel, one after the other."""
+    """Draws after some plain transitions of a kernel, in a flat order."""
 
     values: Any
     """The positions or variables after the moves."""
     moved: np.ndarray
     """Whether each draw moved at all."""
     log_density: np.ndarray
-    """The log density after the moves, the prior included."""
+    """The log density after the moves, including the prior."""
 
 
 class Finding(NamedTuple):
-    """Something that is wrong with a run."""
+    """A problem with a run."""
 
     code: str
-    """A short name of the problem, for programs."""
+    """The short name of the problem, for use in programs."""
     severity: str
     """The severity: "error" (do not trust the result) or "warning"."""
     sentence: str
-    """A sentence that says what was seen."""
+    """The sentence that describes the problem."""
     number: float
-    """The number that was measured."""
+    """The measured number."""
     advice: str
-    """A sentence that says what to do."""
+    """The sentence that says what to do."""
 
     def __str__(self) -> str:
         return f"{self.severity}: {self.sentence} {self.advice} [{self.code}]"
@@ -193,40 +196,40 @@ class RunRecord(Frozen):
     draws: DrawRecord
     """The draws, with their weights."""
     learnt: ThetaRecord
-    """theta, visits and step sizes."""
+    """The learnt theta, visits and step sizes."""
     counts: Counts
-    """Counts over the moves while draws were made."""
+    """The counts over moves while sampling."""
     round_trips: np.ndarray
-    """The trips of each chain from the bottom to the top and back, while draws were made."""
+    """The number of trips of each chain from the bottom to the top and back while sampling."""
     num_gradients: int
-    """The gradients spent on everything, the warm-up included."""
+    """The number of gradient evaluations in total, including the warm-up."""
     warmup: WarmupRecord
     """The findings and choices of the warm-up."""
     tilt: Tilt
     """The tilt, with its partition."""
     settings: Mapping[str, Any]
-    """The arguments of the run, its seed, the time it took, and versions."""
+    """The arguments of the run, its seed, its duration, and versions."""
     labels: Labels = field(default_factory=Labels)
     """The dims, coords and data of the model, for ArviZ."""
     modes: ModeAssignment | None = None
-    """The modes in the draws, where the run looked for them."""
+    """The modes in the draws, if the run searched for them."""
     warmup_draws: DrawRecord | None = None
-    """The draws of the adaptation, if they were asked for."""
+    """The draws of the adaptation, if you asked for them."""
     findings: tuple[Finding, ...] = ()
-    """The findings: what is wrong with the run, errors first."""
+    """The findings, problems of the run with errors first."""
     bridge: tuple[float, float] | None = None
-    """The log of the integral of the density and its error, by a bridge to a reference beside the ladder, if any."""
+    """The log integral of the density and its standard error, by a bridge to a separate reference, if any."""
     prior_mass: tuple[float, float] | None = None
-    """The log of the mass of the prior and its error, where the ladder does not end in it and they were measured."""
+    """The log mass of the prior and its standard error, if measured because the ladder does not end in the prior."""
 
     @property
     def weight(self) -> np.ndarray:
-        """The importance weights, summing to 1 over all chains and draws."""
+        """The importance weights, which sum to 1 over all chains and draws."""
         return np.exp(self.draws.log_weight.astype(float))
 
     @property
     def cold(self) -> np.ndarray:
-        """Whether each draw tells that its chain was there in the posterior: at beta = 1 or, without levels, always."""
+        """Whether each draw was made at beta = 1; true for all draws of a tilt without temperatures."""
         region = self.draws.region
         return region == 0 if isinstance(self.tilt, TemperedTilt) else np.ones(region.shape, bool)
 

@@ -1,4 +1,4 @@
-"""The draws of a run whose modes have copies, in one copy throughout."""
+"""Relabelled draws: if modes have copies, all draws are mapped to the same copy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def known_symmetries(record: RunRecord) -> list[Symmetry]:
 
 
 def relabelled(record: RunRecord, symmetries: Any = None) -> Any:
-    """Return the draws with ``symmetries``, or those that the run knows if None, undone, in the structure of draws."""
+    """Return the draws with ``symmetries`` undone, in their own structure; None means the symmetries of the run."""
     symmetries = known_symmetries(record) if symmetries is None else symmetries
     values = record.draws.values
     if isinstance(symmetries, (list, tuple)) and not symmetries:
@@ -30,9 +30,9 @@ def relabelled(record: RunRecord, symmetries: Any = None) -> Any:
 
 
 def relabelled_beside(record: RunRecord, points: tuple[np.ndarray, ...]) -> tuple[Any, list[np.ndarray]]:
-    """Return the draws with known symmetries undone, and ``points`` carried to the copy in which the draws then are.
+    """Return the draws with known symmetries undone, and ``points`` mapped to the same copy as the draws.
 
-    ``points`` holds arrays (point, ...) for each leaf of a draw. They count for nothing in where the draws go.
+    ``points`` holds arrays (point, ...) for each leaf of a draw. They have no influence on the choice of copy.
     """
     known = known_symmetries(record)
     if not known:
@@ -51,7 +51,7 @@ def relabelled_beside(record: RunRecord, points: tuple[np.ndarray, ...]) -> tupl
 
 
 def symmetries_in_words(record: RunRecord) -> str:
-    """Return a sentence on the symmetries that a run knows; nothing if it knows none."""
+    """Return a sentence on the known symmetries of a run; empty if there are none."""
     known = known_symmetries(record)
     if not known:
         return ""

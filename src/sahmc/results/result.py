@@ -1,4 +1,4 @@
-"""The result that ``sample`` returns: the record of a run, and the questions one asks of it."""
+"""The result that ``sample`` returns: the record of a run, and methods to analyse it."""
 
 from __future__ import annotations
 
@@ -33,59 +33,60 @@ from sahmc.tilt.importance import Expectation, resample_rows
 
 @runtime_checkable
 class LiveRun(Protocol):
-    """The run that made a result, of which it can still ask something while the process lives."""
+    """The run that made a result, which can continue while the process lives."""
 
     @property
     def has_positions(self) -> bool:
-        """Whether whole positions were kept, rather than some function of them."""
+        """Whether whole positions were kept, rather than a function of them."""
 
     @property
     def predictor(self) -> Predictor | None:
-        """The object that tells how likely each observation is, and simulates data; None if the model has none."""
+        """The object that computes log likelihoods of observations and simulates data; None if the model has none."""
 
     def assign_modes(self, draws: DrawRecord) -> ModeAssignment:
-        """Return the modes in the draws, for a run that did not look for any."""
+        """Return the modes in the draws, for a run that did not search for any."""
 
     def extend(self, draws: int, progressbar: bool) -> Any:
-        """Return the result of the same run with ``draws`` more draws of each chain."""
+        """Return the result of the same run with ``draws`` more draws per chain."""
 
     def rejuvenate(self, index: tuple[np.ndarray, ...], moves: int, seed: int) -> Rejuvenated:
         """Return some draws after ``moves`` plain moves of the kernel each.
 
-        ``index`` holds the chain and the number of each draw, and ``seed`` is for the moves.
+        ``index`` holds the chain and the number of each draw. ``seed`` seeds the moves.
         """
 
 
 TREE_GROUPS = ("posterior", "sample_stats", "observed_data", "constant_data")
-"""The groups of a tree of ArviZ, which people look for here."""
+"""The groups of an ArviZ tree that users look for as attributes of a result."""
 
 
 @dataclass(frozen=True, repr=False)
 class Result(RecordView, PlotMethods):
-    """The draws of the tilted density, and the weights that give the posterior back. Arrays lead with (chain, draw).
+    """The draws of the tilted density, and the weights that recover the posterior.
 
-    ``record`` holds all the data there is, immutable and grouped; the attributes below are parts of it. ``live`` is the
-    run that made the draws, None in a result that was loaded or came from another process.
+    The first axes of arrays are (chain, draw). ``record`` holds all data, immutable and grouped; the attributes below
+    are parts of it. ``live`` is the run that made the draws; None if the result was loaded or came from another
+    process.
     """
 
     record: RunRecord
     live: LiveRun | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the record alone."""
+        """Pickle only the record."""
         return Result, (self.record,)
 
     def __copy__(self) -> Result:
-        """Return a result with the same record, which nothing can change, and the same run."""
+        """Return a result with the same record, which is immutable, and the same run."""
         return Result(self.record, self.live)
 
     def __deepcopy__(self, memo: Any) -> Result:
-        """Return what ``__copy__`` does."""
+        """Return the same as ``__copy__``."""
         return copy(self)
 
     def __getattr__(self, name: str) -> Any:
-        """Raise ``AttributeError``, with a hint for those who come from ArviZ or PyMC."""
-        if hasattr(type(self), name):  # a property that failed: let its own error be seen
+        """Raise ``AttributeError``, with a hint for users of ArviZ or PyMC."""
+        if hasattr(type(self), name):  # a property that failed: show its own error
             return object.__getattribute__(self, name)
         hint = f"; to_datatree() has it: result.to_datatree().{name}" if name in TREE_GROUPS else ""
         raise AttributeError(f"a Result has no attribute {name!r}{hint}")
@@ -94,24 +95,24 @@ class Result(RecordView, PlotMethods):
     __contains__ = None
 
     def __getitem__(self, name: Any) -> Any:
-        """Raise ``TypeError``, with a hint: a result is no dict."""
+        """Raise ``TypeError``, with a hint: a result is not a dict."""
         raise TypeError(
             f"a Result is no dict; got [{name!r}]. To fix it, write result.values()[{name!r}] for the draws of the "
             f'tilted density, or result.to_datatree()["posterior"][{name!r}] for draws of equal weight.'
         )
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
-        """Return an array that holds this result as one object; raise ``TypeError``, with a hint, if ArviZ asks."""
+        """Return an array with this result as its one object; raise ``TypeError``, with a hint, if ArviZ is calling."""
         from sahmc.results.old_arviz import as_object
 
         return as_object(self)
 
     def extend(self, draws: int, *, progressbar: bool = True) -> Result:
-        """Return the result of the same run with ``draws`` more draws of each chain; this one stays as it is.
+        """Return the result of the same run with ``draws`` more draws per chain; this result does not change.
 
-        They are the bits of a run that was asked for all of them at first, unless draws have shown a mode that the
-        warm-up did not know, for which a run begins anew. A run that is kept in a folder goes on there, as by
-        ``sahmc.resume``.
+        The draws are bit for bit what a longer run would have given. The exception is a run in which the draws show a
+        mode that the warm-up did not know: a longer run would start again with that mode. A run with a checkpoint
+        folder continues there, as with ``sahmc.resume``.
         """
         require_count(draws, "draws")
         require_flag(progressbar, "progressbar")
@@ -121,35 +122,35 @@ class Result(RecordView, PlotMethods):
     def expectation(self, fn: PositionFn | None = None) -> Expectation:
         """Return the posterior mean of ``fn`` and its Monte Carlo standard error.
 
-        ``fn`` is a function of one position, or of the named variables of a model, written with ``jax.numpy``; None
-        stands for the position itself.
+        ``fn`` is a function of one position, or of the named variables of a model, written with ``jax.numpy``. None
+        means the position itself.
         """
         return expectations.expectation(self.record, fn)
 
     def ess(self, fn: PositionFn | None = None) -> Any:
         """Return the effective sample size of ``expectation(fn)``: posterior variance over squared standard error.
 
-        Autocorrelation and weights both count. It has the structure of what ``fn`` returns.
+        It accounts for both autocorrelation and weights. It has the structure that ``fn`` returns.
         """
         return expectations.effective_sample_size(self.record, fn)
 
     def values(self, fn: PositionFn | None = None) -> Any:
-        """Return ``fn`` of every draw, arrays (chain, draw, ...); the draws themselves if None."""
+        """Return ``fn`` of every draw as arrays (chain, draw, ...), or the draws themselves if None."""
         return expectations.values(self.record, fn)
 
     def resample(self, n: int | None = None, seed: int = 0) -> Any:
-        """Return ``n`` equal-weight draws of the posterior, chain by chain in time order; as many as were made if None.
+        """Return ``n`` equal-weight draws of the posterior, chain by chain in time order.
 
-        ``seed`` is for the one random number that this takes.
+        By default, ``n`` is the number of draws that were made. ``seed`` seeds the single random number this uses.
         """
         n = self.log_weight.size if n is None else n
         chosen = self.resample_index(n, seed)
         return jax.tree.map(lambda x: np.asarray(x[chosen]), self.draws)
 
     def resample_index(self, n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        """Return which chain and which draw each of ``n`` equal-weight draws is, as two arrays.
+        """Return the chain and the draw of each of ``n`` equal-weight draws, as two arrays.
 
-        ``seed`` is for the one random number that this takes.
+        ``seed`` seeds the single random number this uses.
         """
         require_count(n, "n")
         require_seed(seed, "seed")
@@ -158,61 +159,65 @@ class Result(RecordView, PlotMethods):
     def membership(self, every: tuple[int, int] = (1, 1)) -> np.ndarray:
         """Return the membership of every draw in every region under the frozen theta, (chain, draw, region).
 
-        ``every`` is (i, j) to take every i-th chain and every j-th draw.
+        ``every`` is (i, j) to use every i-th chain and every j-th draw.
         """
         return evidence.membership(self.record, every)
 
     def log_omega(self, log_total: float = 0.0) -> np.ndarray:
-        """Return log omega_i of every region; for a tempered tilt log Z(beta_i), level 0 being the posterior.
+        """Return log omega_i of every region; for a tempered tilt log Z(beta_i), where level 0 is the posterior.
 
-        theta alone leaves a constant C open: ``log_total`` is the known log of the total (the default 0 makes
-        omega posterior probabilities, and Z relative to the posterior's). Regions never visited have -inf. Where
-        theta was frozen, the frequencies used are those observed, otherwise pi_i + nu of the paper.
+        Theta determines these only up to a constant. ``log_total`` is the known log of the total: the default, 0, makes
+        omega posterior probabilities, and Z relative to the posterior. Regions never visited have -inf. If theta was
+        frozen, the observed visiting frequencies are used, otherwise pi_i + nu of the paper.
         """
         return evidence.log_omega(self.record, log_total)
 
     def log_evidence(self, method: str = "theta") -> Expectation:
-        """Return the log of the marginal likelihood or, of a raw log density, of its integral, and the standard error.
+        """Return the log marginal likelihood, or the log integral of a raw log density, and its standard error.
 
-        Where the prior is apart that is the integral of prior times likelihood over that of the prior. Elsewhere it is
-        the integral of exp(log density) over all positions, with whatever constants the log density has.
+        If the prior is separate, this is the integral of prior times likelihood divided by that of the prior. Otherwise
+        it is the integral of exp(log density) over all positions, with whatever constants the log density has.
 
-        ``method`` is "theta", from theta and the visits to both ends of the ladder, or "bridges", from the energies at
-        each level (Bennett's acceptance ratio between neighbours). Both are nan where the run does not support them;
-        a finding of severity "error" then says why.
+        ``method`` "theta" uses theta and the visits to both ends of the ladder. ``method`` "bridges" uses the energies
+        at each level (Bennett's acceptance ratio between neighbours). Both results are nan if the run does not support
+        them; a finding of severity "error" then says why.
 
-        This needs a tempered tilt whose last level is the prior or a reference, beta = 0, as it is by default, with one
-        theta for all chains that was frozen while draws were made.
+        This needs a tempered tilt with its last level at beta = 0, the prior or a reference, which is the default. It
+        also needs a theta that was shared by all chains and frozen while sampling.
         """
         return evidence.log_evidence(self.record, method)
 
     def rejections(self) -> np.ndarray:
-        """Return how often a swap of two chains on neighbouring levels of the ladder would be rejected, pair by pair.
+        """Return the rejection probability of a swap between chains on neighbouring levels, for each pair of levels.
 
-        Their sum is about the barrier Lambda between posterior and top; a value near 1 is a gap that chains hardly
-        cross. This needs a tempered tilt.
+        The sum is about the barrier Lambda between posterior and top. A value near 1 is a gap that chains rarely cross.
+        This needs a tempered tilt.
         """
         return ladder.rejections(self.record)
 
     def search_power(self, mass: float = 0.1, width: float = 1 / 3, place: str | None = None) -> float:
         """Return the probability that the run would have found a mode of this mass and width, had there been one.
 
-        ``mass`` is its share of the posterior, in (0, 1). ``width`` is its width in units of that of the nearest known
-        mode, whose shape it has; the answer is nan above 1, where nothing was measured. ``place`` is "inside" the known
-        modes, "near" them, up to ten widths beyond the rim of one, or "far", 10 to 100 widths. By default the answer is
-        the least of these, without "far" unless known modes are as far apart. The mode is put at a random such place.
-        This needs a run that looked for modes, as it does by default.
+        ``mass`` is its share of the posterior, in (0, 1). ``width`` is its width relative to the nearest known mode,
+        which has the same shape. Above 1 the result is nan, because wider modes were not tried.
+
+        ``place`` is "inside" the known modes, "near" them (up to ten widths beyond the rim of one) or "far" (10 to 100
+        widths). The hypothetical mode lies at a random position there. By default the result is the minimum over these
+        places; "far" counts only if known modes are as far apart.
+
+        This needs a run that searched for modes, which is the default.
         """
         return search.search_power(self.record, mass, width, place)
 
     def modes(self, var_names: Any = None) -> ModeTable:
-        """Return the modes of the posterior, heaviest first, found without being told how many.
+        """Return the modes of the posterior, heaviest first; their number need not be known.
 
-        The table holds the mass of each, how many chains saw it, and its place: mean, standard deviation and lowest
-        point. It prints the quantities in which modes differ most, of the variables in ``var_names`` if given; all are
-        in ``to_dataframe()``. A mode has the label that ``sample_stats.mode`` has for its draws; modes of hardly any
-        mass are left out. Copies that a symmetry makes are one mode; the table tells how many there are. Where the run
-        did not look for modes, they are looked for now.
+        The table shows the mass of each mode, the number of chains that saw it, and its mean, standard deviation and
+        lowest point. It prints the quantities in which modes differ most; ``var_names`` restricts the choice of
+        variables, and ``to_dataframe()`` has all. The label of a mode is that of its draws in ``sample_stats.mode``.
+
+        Modes of negligible mass are left out. Symmetric copies count as one mode, and the table shows their number. If
+        the run did not search for modes, this call does.
         """
         record = self._with_modes("modes()")
         assert record.modes is not None
@@ -220,14 +225,14 @@ class Result(RecordView, PlotMethods):
 
     @property
     def symmetries(self) -> tuple[Symmetry, ...]:
-        """The symmetries of the variables that the run has found, or was given."""
+        """The symmetries of the variables, found by the run or given by you."""
         return tuple(known_symmetries(self.record))
 
     def relabel(self, symmetries: Any = None) -> Any:
-        """Return the draws, each carried to the copy of its mode that others are in, in the structure of ``draws``.
+        """Return the draws without label switching, in the structure of ``draws``: all lie in the same copy of a mode.
 
-        ``symmetries`` is a list of ``Permute`` and ``Flip``; if None, the default, those that the run knows.
-        Component 1 of a mixture, say, is then the same thing throughout. Weights stay as they are.
+        ``symmetries`` is a list of ``Permute`` and ``Flip``; None, the default, means the known symmetries of the run.
+        For example, component 1 of a mixture is then the same component in all draws. Weights do not change.
         """
         return relabelled(self.record, symmetries)
 
@@ -239,24 +244,24 @@ class Result(RecordView, PlotMethods):
         var_names: Any = None,
         mode: int | None = None,
     ) -> Summary:
-        """Return a table of every quantity, and the findings in words: print it, or take ``to_dataframe()``.
+        """Return a table of all quantities, and the findings: print it, or call ``to_dataframe()``.
 
-        Its columns are mean, standard deviation and highest-density interval of probability ``prob`` of the posterior,
-        Monte Carlo standard error, effective sample size, and R-hat (ArviZ's, of equal-weight draws, each row from one
-        chain). The quantities are the coordinates of the position, relabelled if modes have copies, or what ``fn`` of
-        it returns.
+        Its columns are the posterior mean, the standard deviation, the highest-density interval of probability
+        ``prob``, the Monte Carlo standard error, the effective sample size, and R-hat. R-hat is ArviZ's, computed from
+        equal-weight draws in rows that each come from one chain. The quantities are the coordinates of the position,
+        relabelled if modes have copies; or the values that ``fn`` returns.
 
-        ``var_names`` is a list of variables as ArviZ takes it: names, or names after "~", which are left out. ``mode``
-        is the label of a mode, as ``modes()`` prints it: the table is then of the posterior within that mode.
+        ``var_names`` is a list of variables as in ArviZ: names to include, or names after "~" to leave out. ``mode`` is
+        the label of a mode, as ``modes()`` prints it; the table then describes the posterior within that mode.
         """
         return summarise(self._with_modes("mode=", mode), fn, prob, var_names, mode)
 
     def assign_coords(self, coords: Mapping[str, Any], dims: Mapping[str, Any] | None = None) -> Result:
-        """Return this result with names for its axes, which tables, plots and ``to_datatree`` then use.
+        """Return this result with names for its axes, used by tables, plots and ``to_datatree``.
 
-        ``coords`` are the names along each dimension, such as ``{"county": ["Aitkin", "Anoka"]}``, and ``dims`` the
-        dimensions of each variable, such as ``{"a": ["county"]}``. Those that the model has, such as the plates of
-        NumPyro, need not be given. Findings keep the words that they have.
+        ``coords`` are the names along each dimension, such as ``{"county": ["Aitkin", "Anoka"]}``. ``dims`` are the
+        dimensions of each variable, such as ``{"a": ["county"]}``. You need not repeat those of the model, such as the
+        plates of NumPyro. The text of findings does not change.
         """
         require_mapping(coords, "coords", '{"county": ["Aitkin", "Anoka"]}')
         require_mapping(dims, "dims", '{"a": ["county"]}')
@@ -277,32 +282,33 @@ class Result(RecordView, PlotMethods):
         """Return an ``xarray.DataTree`` in ArviZ's schema.
 
         ``posterior``, ``sample_stats``
-            As many draws as were made, resampled to have equal weight, in time order; heavy draws repeat. Each row is
-            of one chain, ``sample_stats.source``; a chain fills as many rows as its share of the weight is worth. With
-            ``rejuvenate=k`` each is then moved by k plain transitions of the kernel, so that next to none
-            do; ``seed`` is for all that is random here.
+            The same number of draws as were made, resampled to equal weight, in time order; heavy draws repeat. Each
+            row comes from one chain, ``sample_stats.source``. A chain fills rows in proportion to its share of the
+            weight. With ``rejuvenate=k``, each draw is then moved by k plain transitions of the kernel, so that almost
+            no draws repeat. ``seed`` seeds everything random here.
         ``weighted_posterior``, ``weighted_sample_stats``
-            The draws as they were made, of the tilted density, with ``log_weight``, ``region`` and ``energy``.
+            The weighted draws of the tilted density, with ``log_weight``, ``region`` and ``energy``.
         ``relabelled_posterior``
-            The draws of ``posterior`` as ``relabel`` gives them, where modes have copies.
+            The draws of ``posterior`` after ``relabel``, if modes have copies.
         ``sahmc``
-            theta, visits and desired frequencies of each region, its energies or inverse temperatures, theta's trace.
+            Theta, its trace, and the visits, desired frequencies, and energies or inverse temperatures of each region.
         ``warmup_posterior``, ``warmup_sample_stats``
-            The draws of the adaptation, as they were made, if they were saved.
+            The draws of the adaptation before any resampling, if they were saved.
         ``observed_data``, ``constant_data``
-            The data, where the model knows them.
+            The data, if the model has them.
 
         ``log_likelihood``
             With ``log_likelihood=True``, that of every observation under each draw of ``posterior``, for ``az.loo``.
         ``posterior_predictive``
-            With ``posterior_predictive=True``, data that the model makes under each draw of ``posterior``.
+            With ``posterior_predictive=True``, data simulated under each draw of ``posterior``.
         ``prior``, ``prior_predictive``
-            With ``prior=True``, a thousand draws of the prior, and the data that the model makes of each.
+            With ``prior=True``, a thousand draws from the prior, and data simulated under each.
 
-        The last three need a model of NumPyro, PyMC or Stan, and the result that ``sample`` returned. Of a Stan program
-        they are the generated quantities ``log_lik`` and ``y_rep``; it has no prior apart.
+        The last three need a model of NumPyro, PyMC or Stan, and the result that ``sample`` returned. For a Stan
+        program they are the generated quantities ``log_lik`` and ``y_rep``; it has no separate prior.
 
-        ``coords`` and ``dims`` are ArviZ's, for variables named as in the draws; the model's own need not be given.
+        ``coords`` and ``dims`` are ArviZ's, for variables named as in the draws. You need not repeat those of the
+        model.
         """
         wanted = Wanted(log_likelihood, posterior_predictive, prior)
         asked = wanted.argument
@@ -328,7 +334,7 @@ class Result(RecordView, PlotMethods):
         prior: bool = False,
         seed: int = 0,
     ) -> Any:
-        """Return what ``to_datatree`` does as an ``arviz.InferenceData``, for ArviZ before 1.0.
+        """Return the tree of ``to_datatree`` as an ``arviz.InferenceData``, for ArviZ before 1.0.
 
         The arguments are those of ``to_datatree``.
         """
@@ -344,21 +350,21 @@ class Result(RecordView, PlotMethods):
         return to_inferencedata(tree)
 
     def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> None:
-        """Write a NetCDF file (or, if ``path`` ends in ".zarr", a Zarr store) that ArviZ and ``load`` read.
+        """Write a NetCDF file, or a Zarr store if ``path`` ends in ".zarr"; ArviZ and ``load`` can read both.
 
-        An existing file is left alone unless ``overwrite`` is true.
+        An existing file is refused unless ``overwrite`` is true.
         """
         files.save(self.record, path, overwrite)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Result:
-        """Return the result that ``save`` wrote: the same record, without the model, so no new moves can be made."""
+        """Return the result that ``save`` wrote: the same record, but without the model it cannot make new moves."""
         return cls(files.load(path))
 
     def _with_modes(self, what: str, mode: Any = 0) -> RunRecord:
-        """Return the record with its modes, which are looked for now if the run did not; as it is if ``mode`` is None.
+        """Return the record with its modes, searching for them now if the run did not; unchanged if ``mode`` is None.
 
-        ``what`` needs them, as the error says where they cannot be looked for any more.
+        ``what`` names the caller in the error raised if a search is no longer possible.
         """
         if mode is None or self.record.modes is not None:
             return self.record
@@ -366,7 +372,7 @@ class Result(RecordView, PlotMethods):
         return dataclasses.replace(self.record, modes=found)
 
     def _running(self, what: str) -> LiveRun:
-        """Return the run that made the draws, or raise ``ValueError``, saying that ``what`` needs it."""
+        """Return the run that made the draws, or raise ``ValueError``, which says that ``what`` needs it."""
         require(
             self.live is not None,
             f"{what} needs the run that made the draws",
@@ -378,7 +384,7 @@ class Result(RecordView, PlotMethods):
         return self.live
 
     def _alive(self, what: str) -> LiveRun:
-        """Return the run that made the draws, if it has whole positions, or raise ``ValueError``; see ``_running``."""
+        """Return the run that made the draws if it kept whole positions, or raise ``ValueError``; see ``_running``."""
         live = self._running(what)
         must = f"{what} needs whole positions"
         require(live.has_positions, must, "a result that was sampled with keep=", "sample without keep=")

@@ -1,4 +1,4 @@
-"""What the search for modes would have found: a probability, a sentence, a finding."""
+"""The power of the search for modes, as a probability, a sentence and a finding."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from sahmc.results.records import Finding, RunRecord
 from sahmc.results.warmup_record import SEARCH_PLACES, SearchPower
 
 MASS = 0.25
-"""The mass of the needle of which the summary and the finding speak."""
+"""The mass of the needle, a hypothetical narrow mode, in the summary and the finding."""
 WIDTH, LEAST_VOLUME = 0.5, 0.01
-"""Its width, in units of the nearest mode's, and its least volume."""
+"""The width of the needle and its minimum volume, both relative to the nearest mode."""
 NARROW_WIDTH, NARROW_VOLUME = 1 / 3, 1e-4
-"""The least width and the least volume where known modes differ more than that in width."""
+"""The minimum width and volume of the needle if the widths of known modes differ more than that."""
 LEAST_POWER = 0.4
-"""The probability below which it is a finding that this needle would have been found."""
+"""The minimum probability of finding this needle; below it there is a finding."""
 WHERE = dict(
     zip(SEARCH_PLACES, ("inside one of them", "up to ten widths from one", "10 to 100 widths from one"), strict=True)
 )
-"""The words for each place."""
+"""The text for each place."""
 
 
 def search_power(record: RunRecord, mass: float, width: float, place: str | None) -> float:
-    """Return the probability that the search would have found a mode of this mass and relative width at this place."""
+    """Return the probability that the search would find a mode of this mass and relative width at this place."""
     require(is_number(mass) and 0 < mass < 1, "mass must lie in (0, 1)", mass, "pass 0.1, say")
     require(is_number(width) and width > 0, "width must be a positive number", width, "pass 1/3, say")
     ok = place is None or (isinstance(place, str) and place in SEARCH_PLACES)
@@ -40,17 +40,17 @@ def search_power(record: RunRecord, mass: float, width: float, place: str | None
 
 
 def needle_width(power: SearchPower) -> float:
-    """Return the width of the needle of which the summary speaks.
+    """Return the width of the needle in the summary.
 
-    In many dimensions a little less width is very much less volume. Where known modes differ more in width, so may
-    others.
+    In many dimensions a slightly smaller width means a far smaller volume, so the volume has a minimum. If known modes
+    differ more in width, unknown ones may too, so the needle is narrower.
     """
     width = max(WIDTH, LEAST_VOLUME ** (1 / power.dim))
     return min(width, max(power.narrowest, NARROW_WIDTH, NARROW_VOLUME ** (1 / power.dim)))
 
 
 def search_in_words(record: RunRecord) -> str:
-    """Return a sentence on what would have been found; nothing where no modes were looked for."""
+    """Return a sentence on the power of the search; empty if the run did not search for modes."""
     power = record.warmup.power
     if power is None:
         return ""
@@ -64,13 +64,13 @@ def search_in_words(record: RunRecord) -> str:
 
 
 def _found(power: SearchPower, places: tuple[str, ...]) -> dict[str, float]:
-    """Return the probability that the needle would have been found at each of ``places`` for which it is known."""
+    """Return the probability of finding the needle at each of ``places`` for which it is known."""
     found = {place: power.at(MASS, needle_width(power), place) for place in places}
     return {place: share for place, share in found.items() if not math.isnan(share)}
 
 
 def check_search(record: RunRecord) -> Iterator[Finding]:
-    """Check whether the needle of which the summary speaks would have been found where modes could be."""
+    """Check whether the search would have found the needle at all places where modes could be."""
     power = record.warmup.power
     if power is None:
         return

@@ -1,4 +1,4 @@
-"""Stores: the files of a tree, NetCDF or Zarr. Draws are written block by block, so they need not fit into memory."""
+"""Stores, the NetCDF or Zarr files of a tree. Draws are written in blocks, so they need not fit into memory."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     import xarray as xr
 
 OLD = "old"
-"""The name of a store that is about to be replaced, in a folder beside it."""
+"""The name of a store that is being replaced, in a temporary folder next to it."""
 LEFT_OVER = 3600.0
-"""The seconds after which a folder beside a store, in which nothing is written any more, is taken away."""
+"""The seconds without a write after which a temporary folder is removed."""
 BLOCK_BYTES = 2**22
-"""The bytes of a variable that are written at once."""
+"""The size of a block of a variable that is written at once, in bytes."""
 CHECKSUM = "checksum"
 """The attribute that holds the checksum of a store."""
 SPARE_BYTES = 2**22
-"""The bytes that a store takes besides its arrays."""
+"""The bytes allowed for a store in addition to its arrays."""
 SAFE_CODECS = frozenset({"bytes", "zstd", "blosc", "gzip", "crc32c", "sharding_indexed", "transpose", "vlen-utf8"})
-"""The codecs of Zarr that are read: none of them can run code."""
+"""The accepted Zarr codecs; none of them can run code."""
 
 
 class Streamed(NamedTuple):
-    """A variable (chain, draw, ...) that is written block by block."""
+    """A variable (chain, draw, ...) that is written in blocks."""
 
     group: str
     name: str
@@ -45,15 +45,15 @@ class Streamed(NamedTuple):
     shape: tuple[int, ...]
     dtype: np.dtype
     block: Callable[[slice], np.ndarray]
-    """The function that returns some of the draws of all chains."""
+    """The function that returns a slice of the draws of all chains."""
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the whole variable."""
+        """The size of the whole variable in bytes."""
         return int(np.prod(self.shape)) * self.dtype.itemsize
 
     def blocks(self) -> Iterator[tuple[slice, np.ndarray]]:
-        """Yield all of it, with the draws that each part holds."""
+        """Yield all blocks, each with its slice of draws."""
         draws = self.shape[1]
         step = max(1, BLOCK_BYTES // max(1, self.nbytes // max(1, draws)))
         for first in range(0, draws, step):
@@ -62,16 +62,17 @@ class Streamed(NamedTuple):
 
     @property
     def chunks(self) -> tuple[int, ...]:
-        """The shape of the parts in which it lies in the file."""
+        """The shape of the chunks in the file."""
         first, draws, *rest = self.shape
         step = max(1, BLOCK_BYTES // max(1, self.nbytes // max(1, draws)))
         return (max(1, first), max(1, min(draws, step)), *(max(1, n) for n in rest))
 
 
 def write_store(tree: xr.DataTree, streamed: Sequence[Streamed], names: Sequence[str], target: Path) -> None:
-    """Write a tree, and the variables that are not in it, to ``target``: all or nothing, an old one staying till then.
+    """Write a tree and the ``streamed`` variables to ``target``, atomically.
 
-    ``names`` are the attributes that the checksum vouches for, besides all variables.
+    An old store stays until the new one is complete. ``names`` are the attributes that the checksum covers, in addition
+    to all variables.
     """
     need = sum(s.nbytes for s in streamed) + sum(node.to_dataset().nbytes for node in tree.subtree) + SPARE_BYTES
     _sweep(target)
@@ -85,12 +86,12 @@ def write_store(tree: xr.DataTree, streamed: Sequence[Streamed], names: Sequence
             (_write_zarr if target.suffix == ".zarr" else _write_netcdf)(tree, streamed, names, part)
         while part.exists():
             if target.is_dir():
-                with contextlib.suppress(FileNotFoundError):  # another save has just taken it away
+                with contextlib.suppress(FileNotFoundError):  # another save has just removed it
                     _put_away(old)
                     target.rename(old)
             try:
                 part.replace(target)
-            except OSError:  # another save has just put its own there
+            except OSError:  # another save has just written its own
                 if not target.is_dir():
                     raise
     finally:
@@ -100,13 +101,13 @@ def write_store(tree: xr.DataTree, streamed: Sequence[Streamed], names: Sequence
 
 
 def _put_away(old: Path) -> None:
-    """Give an old store another name, if it is there, so that nobody puts it back while it is taken away."""
+    """Give an old store, if it exists, another name, so that no process restores it while it is removed."""
     with contextlib.suppress(FileNotFoundError):
         old.rename(old.with_name(f"gone-{secrets.token_hex(4)}"))
 
 
 def restore(target: Path) -> None:
-    """Put an old store back that a save was about to replace by a new one when it was ended, if there is one."""
+    """Restore the old store, if there is one, after a save was interrupted while replacing it."""
     if target.exists():
         return
     for old in sorted(target.parent.glob(f"{_folders(target)}/{OLD}")):
@@ -116,7 +117,7 @@ def restore(target: Path) -> None:
 
 
 def _sweep(target: Path) -> None:
-    """Take away what saves to ``target`` have left that were ended on the way."""
+    """Remove the temporary folders of interrupted saves to ``target``."""
     for folder in target.parent.glob(_folders(target)):
         with contextlib.suppress(OSError):
             last = max(path.stat().st_mtime for path in (folder, *folder.rglob("*")))
@@ -125,12 +126,12 @@ def _sweep(target: Path) -> None:
 
 
 def _beside(target: Path) -> str:
-    """Return how the names of folders begin in which a file is written before it takes the place of ``target``."""
+    """Return the name prefix of temporary folders, in which a file is written before it replaces ``target``."""
     return f".{target.name}.sahmc-"
 
 
 def _folders(target: Path) -> str:
-    """Return the pattern of their names."""
+    """Return the pattern of the names of temporary folders."""
     return glob.escape(_beside(target)) + "????????"
 
 
@@ -149,7 +150,7 @@ def checksum(tree: xr.DataTree, names: Sequence[str], streamed: Mapping[tuple[st
 
 
 def require_safe_zarr(store: Path) -> None:
-    """Raise ``ValueError`` if a Zarr store could run code when it is read: an old format, or a codec not known here."""
+    """Raise ``ValueError`` if reading a Zarr store could run code: an old format, or an unknown codec."""
     old = next((p for name in (".zgroup", ".zarray", ".zmetadata") for p in store.rglob(name)), None)
     require(old is None, "a Zarr store must be of format 3", str(old), "pass what save() wrote")
     for path in store.rglob("zarr.json"):
@@ -166,7 +167,7 @@ def _codecs(about: Any) -> set[str]:
         return set()
     here = about.get("codecs", [])
     names = {str(c.get("name") if isinstance(c, dict) else c) for c in here} if isinstance(here, list) else {"?"}
-    if "filters" in about or "compressor" in about:  # the second format
+    if "filters" in about or "compressor" in about:  # Zarr format 2
         names.add("filters")
     return names.union(*map(_codecs, about.values()))
 
@@ -180,7 +181,7 @@ def _write_netcdf(tree: xr.DataTree, streamed: Sequence[Streamed], names: Sequen
         with h5netcdf.File(file, "r+") as store:
             seals = {}
             for what in streamed:
-                is_flag = what.dtype == bool  # which NetCDF does not know; xarray does the same
+                is_flag = what.dtype == bool  # NetCDF has no booleans; xarray stores them in the same way
                 seal = _Seal(what.dtype, what.shape)
                 variable = store[what.group].create_variable(
                     what.name, what.dims, np.dtype("i1") if is_flag else what.dtype, chunks=what.chunks
@@ -239,7 +240,7 @@ def rename(tree: xr.DataTree, new: Callable[[str], str]) -> None:
 
 
 class _Seal:
-    """The digest of an array (chain, draw, ...) that comes in blocks of draws."""
+    """The digest of an array (chain, draw, ...) that arrives in blocks of draws."""
 
     def __init__(self, dtype: np.dtype, shape: tuple[int, ...]):
         self._about = f"{dtype.newbyteorder('=').str}{shape}"
@@ -251,13 +252,13 @@ class _Seal:
             row.update(np.ascontiguousarray(values).tobytes())
 
     def digest(self) -> str:
-        """Return the digest of all that was added."""
+        """Return the digest of all blocks added so far."""
         rows = "".join(row.hexdigest() for row in self._rows)
         return hashlib.blake2b((self._about + rows).encode(), digest_size=16).hexdigest()
 
 
 def _digest_of(dims: tuple[Any, ...], values: np.ndarray) -> str:
-    """Return the digest of a variable; that of draws does not depend on how they came in blocks."""
+    """Return the digest of a variable; for draws it does not depend on the division into blocks."""
     values = np.asarray(values)
     if dims[:2] == ("chain", "draw"):
         seal = _Seal(values.dtype, values.shape)
@@ -270,16 +271,16 @@ def _digest_of(dims: tuple[Any, ...], values: np.ndarray) -> str:
 
 
 class _Patient:
-    """A file that goes on as if nothing had happened when the disk is full: HDF would crash the interpreter."""
+    """A file that ignores write errors until asked, because HDF would crash the interpreter if the disk is full."""
 
     def __init__(self, file: BinaryIO):
         self._file = file
         self.error: OSError | None = None
 
     def write(self, data: Any) -> int:
-        """Write all of it, or pretend to."""
+        """Write all data, or pretend to."""
         rest = memoryview(data).cast("B")
-        while self.error is None and len(rest):  # the last that finds room may do so in part
+        while self.error is None and len(rest):  # the last write before the disk is full may be partial
             try:
                 rest = rest[self._file.write(rest) :]
             except OSError as error:
@@ -287,7 +288,7 @@ class _Patient:
         return len(data)
 
     def require_space(self) -> None:
-        """Raise what went wrong, if something did: what was not written must not be read."""
+        """Raise the first write error, if there was one: unwritten data must not be read."""
         if self.error is not None:
             raise self.error
 
@@ -301,7 +302,7 @@ class _Patient:
         return size or 0
 
     def flush(self) -> None:
-        """Write what is still in memory, or pretend to."""
+        """Write buffered data, or pretend to."""
         if self.error is None:
             try:
                 self._file.flush()
@@ -314,7 +315,7 @@ class _Patient:
 
 @contextlib.contextmanager
 def _patient(path: Path) -> Iterator[Any]:
-    """Yield a new file; raise at the end what went wrong on the way."""
+    """Yield a new file; raise its first write error, if any, at the end."""
     with path.open("w+b", buffering=0) as raw:
         file = _Patient(raw)
         try:
@@ -327,7 +328,7 @@ def _patient(path: Path) -> Iterator[Any]:
 
 
 def _remove(path: Path) -> None:
-    """Take away a file or a folder, if there is one."""
+    """Remove a file or a folder, if it exists."""
     if path.is_dir():
         shutil.rmtree(path)
     else:

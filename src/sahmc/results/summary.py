@@ -1,4 +1,4 @@
-"""The summary of a result: a table of every quantity, then the findings in words."""
+"""The summary of a result: a table of all quantities, then the findings."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ from sahmc.results.within_mode import within_mode
 from sahmc.tilt.importance import by_columns, rank_rhat, resample_rows, weighted_ess, weighted_mean, weighted_variance
 
 SHOWN_ROWS = 40
-"""The most rows that are printed; all are in the DataFrame."""
+"""The maximum number of printed rows; the DataFrame has all."""
 INTERVAL_DRAWS = 4000
-"""The most equal-weight draws from which intervals are computed."""
+"""The maximum number of equal-weight draws from which intervals are computed."""
 
 Index = tuple[np.ndarray, np.ndarray]
-"""The chain and the number of each of some draws."""
+"""The chains and the draw numbers of some draws."""
 
 
 @dataclass(frozen=True, repr=False)
 class Summary:
-    """The summary of a run; print it, or take ``to_dataframe()``."""
+    """The summary of a run; print it, or call ``to_dataframe()``."""
 
     headline: str
     """A line on the run as a whole."""
     names: list[str]
-    """The names of the quantities, which are the rows."""
+    """The names of the quantities, one for each row."""
     columns: dict[str, np.ndarray]
     """The columns by name, with a number for each quantity."""
     findings: Findings
-    """The findings: what is wrong with the run, errors first."""
+    """The findings, problems of the run with errors first."""
     evidence: str = ""
-    """A line on the log evidence; nothing where the run does not support it."""
+    """A line on the log evidence; empty if the run does not support it."""
     search: str = ""
-    """A line on what the search for modes would have found; nothing where there was none."""
+    """A line on the power of the search for modes; empty if there was no search."""
     symmetries: str = ""
-    """A line on the symmetries by which modes have copies; nothing where there are none."""
+    """A line on the symmetries that make copies of modes; empty if there are none."""
 
     def to_dataframe(self) -> Any:
         """Return a pandas DataFrame with a row for each quantity."""
@@ -59,13 +59,13 @@ class Summary:
         return pd.DataFrame(self.columns, index=self.names)
 
     def table(self, shown: int = SHOWN_ROWS) -> Table:
-        """Return the first ``shown`` rows as a table of text, rounded to what is worth reading."""
+        """Return the first ``shown`` rows as a table of text, rounded to meaningful digits."""
         rows = [self._row(i) for i in range(min(shown, len(self.names)))]
         interval = [name for name in self.columns if name.startswith("hdi_")]
         return Table("", list(self.columns), self.names[:shown], rows, spare=("mcse", *interval))
 
     def _row(self, i: int) -> list[str]:
-        """Return the cells of one quantity: mean and interval show two digits of the standard deviation at least."""
+        """Return the cells of one quantity; mean and interval show at least two digits of the standard deviation."""
         cells, sd = [], float(self.columns["sd"][i])
         for name, column in self.columns.items():
             value = float(column[i])
@@ -82,12 +82,12 @@ class Summary:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The lines on evidence, symmetries and search that there are."""
+        """The lines on evidence, symmetries and search, without empty ones."""
         return tuple(note for note in (self.evidence, self.symmetries, self.search) if note)
 
     @property
     def rest(self) -> str:
-        """A line on the rows that are not printed; nothing if all are."""
+        """A line on the rows that are not printed; empty if all are."""
         more = len(self.names) - SHOWN_ROWS
         return f"... and {counted(more, 'more row')}, in to_dataframe()" if more > 0 else ""
 
@@ -110,8 +110,8 @@ def summarise(
 ) -> Summary:
     """Return the summary of ``fn`` of the position, or of the position itself if None.
 
-    Intervals are highest-density intervals of probability ``prob``. ``var_names`` are the variables to be told of, all
-    if None. ``mode`` is the label of the mode within which the posterior is looked at, the whole of it if None.
+    Intervals are highest-density intervals of probability ``prob``. ``var_names`` selects the variables, all if None.
+    ``mode`` restricts the posterior to the mode with this label; None means the whole posterior.
     """
     require(is_number(prob) and 0 < prob < 1, "prob must lie in (0, 1)", prob, "pass 0.94, say")
     inside = record if mode is None else within_mode(record, mode)
@@ -137,7 +137,7 @@ def summarise(
 def _measure(leaf: np.ndarray, weight: np.ndarray, rows: Index, index: Index, prob: float) -> tuple[np.ndarray, ...]:
     """Return the columns of the quantities in an array (chain, draw, ...).
 
-    ``rows`` and ``index`` are equal-weight draws, the former in rows of one chain each.
+    ``rows`` and ``index`` select equal-weight draws; each row of ``rows`` comes from one chain.
     """
     from arviz_stats.base import array_stats
 
@@ -160,7 +160,7 @@ def _measure(leaf: np.ndarray, weight: np.ndarray, rows: Index, index: Index, pr
 
 
 def headline(record: RunRecord, mode: Any = None) -> str:
-    """Return a line that says what was run, and within which mode it is looked at."""
+    """Return a line that describes the run, and the mode to which the summary is restricted."""
     chains, draws = record.draws.energy.shape
     settings, levels = record.settings, record.num_regions
     trips = f", {counted(int(record.round_trips.sum()), 'round trip')} over {levels} levels" if levels > 1 else ""

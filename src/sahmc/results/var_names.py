@@ -1,4 +1,4 @@
-"""The choice of variables by name, as ArviZ has it."""
+"""The choice of variables by name, with ArviZ's rules."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ V = TypeVar("V")
 
 
 def choose_variables(variables: dict[str, V], var_names: Any) -> dict[str, V]:
-    """Return those of the ``variables`` that ``var_names`` names, in its order; all of them if it is None.
+    """Return the ``variables`` named in ``var_names``, in that order; all of them if it is None.
 
-    It is a name or a list of names. One that begins with "~" is left out, of all or of those that are named.
+    ``var_names`` is a name or a list of names. A name after "~" is left out, from the other names if there are any,
+    else from all variables.
     """
     if var_names is None:
         return variables

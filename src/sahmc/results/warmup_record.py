@@ -13,17 +13,18 @@ from sahmc._support.frozen import Frozen
 from sahmc._support.words import counted
 
 FEWEST_CHAINS = 8
-"""The number of chains below which it cannot be seen whether they forget their mode."""
+"""The minimum number of chains to judge whether chains forget their mode."""
 MASS_ERROR = 0.1
-"""The largest error of the log mass of a prior, where it is not known to be 1, with which the evidence is known."""
+"""The maximum standard error of the log mass of an unnormalised prior; above it the evidence is unknown."""
 FORGOTTEN = 0.8
-"""The correlation of the chains' mean positions from one rung to the next below which they forget where they were."""
+"""The maximum correlation of mean positions of chains between rungs at which they count as having forgotten."""
 
 SEARCH_PLACES = ("inside", "near", "far")
-"""The places where it is known what the search would have found: inside the known modes, up to ten widths beyond the
-rim of one, and 10 to 100 widths."""
+"""The places for which the power of the search is known.
+
+They are inside the known modes, up to ten widths beyond the rim of one, and 10 to 100 widths beyond it."""
 FAR_APART = 30.0
-"""The widths between the rims of known modes from which on others may be far away."""
+"""The minimum distance between the rims of known modes, in widths, at which unknown modes may be far away too."""
 
 
 def temperature(beta: float) -> float:
@@ -33,40 +34,40 @@ def temperature(beta: float) -> float:
 
 @dataclass(frozen=True)
 class Pilot:
-    """The findings of the pilot run, plain moves from the starting points, as the picture of a Gaussian well.
+    """The findings of the pilot run, plain moves from the starting points, as a Gaussian model of the well.
 
-    At inverse temperature beta the energy of the well is u_min + (d/2)/(beta + r) in the mean (equipartition), where d
-    is ``dim`` and r is ``prior_share``.
+    At inverse temperature beta the mean energy of the well is u_min + (d/2)/(beta + r) by equipartition, where d is
+    ``dim`` and r is ``prior_share``.
     """
 
     dim: float
-    """The dimension of the position or, where the variance of U is nothing like a Gaussian's, twice that variance."""
+    """The dimension of the position; if the variance of U is far from a Gaussian's, twice that variance."""
     mean_energy: float
     """The mean energy at beta = 1."""
     u_min: float
     """The energy at the bottom of the well."""
     prior_share: float
-    """r, the curvature of the prior over that of the likelihood; 0 without a prior."""
+    """The ratio r of the curvature of the prior to that of the likelihood; 0 without a prior."""
     step_size: float
     """The step size at beta = 1."""
     step_size_prior: float | None = None
-    """The step size at beta = 0, where there is a prior."""
+    """The step size at beta = 0, if there is a prior."""
     quarter: float = 1.0
     """A quarter of the slowest period within a mode, in steps."""
     stranded: int = 0
-    """The number of chains that could not come down from where they started, and were put where others are."""
+    """The number of chains that could not descend from their start, and were moved to the positions of others."""
 
     def log_z(self, betas: np.ndarray) -> np.ndarray:
         """Return log Z at inverse temperatures, up to a constant: the integral of minus the mean energy."""
         return -betas * self.u_min - 0.5 * self.dim * np.log(betas + self.prior_share)
 
     def above(self, energy: np.ndarray) -> np.ndarray:
-        """Return energies above the bottom of the well, at least ``flat_below``."""
+        """Return energies above the bottom of the well, but at least ``flat_below``."""
         return np.maximum(energy - self.u_min, self.flat_below)
 
     @property
     def flat_below(self) -> float:
-        """The height above the bottom below which flattening only wastes draws: that of the typical set."""
+        """The height of the typical set above the bottom; flattening below it only wastes draws."""
         half = 0.5 * self.dim
         return max(half - math.sqrt(half), half / 4)
 
@@ -81,7 +82,7 @@ class Pilot:
 
 @dataclass(frozen=True)
 class Rung:
-    """The behaviour of the chains at one inverse temperature, lengths in units of their spread at beta = 1."""
+    """The behaviour of the chains at one inverse temperature; lengths are in units of their spread at beta = 1."""
 
     beta: float
     """The inverse temperature."""
@@ -90,28 +91,27 @@ class Rung:
     var_energy: float
     """The variance of the energy."""
     step_size: float
-    """The step size that was found."""
+    """The tuned step size."""
     wander: float
-    """The variance within a chain, median over chains, of the coordinate where it is largest."""
+    """The variance within a chain: median over chains, then maximum over coordinates."""
     memory: float
-    """The largest correlation, over coordinates, of the chains' mean positions with those of the rung before; nan for
-    the first."""
+    """The correlation of chain means with those of the previous rung, maximum over coordinates; nan at the first."""
     inside: float = 1.0
-    """The share of the draws at which the likelihood is not zero, which alone tell of energies."""
+    """The share of the draws with non-zero likelihood; only these count in the statistics of energies."""
 
 
 @dataclass(frozen=True)
 class Climb:
-    """The record of a climb to a high temperature, and of the way down again."""
+    """The record of a climb to a high temperature and of the descent."""
 
     up: tuple[Rung, ...]
-    """The rungs from beta = 1 upwards; empty where a prior is the top."""
+    """The rungs from beta = 1 upwards; empty if the top is a prior."""
     down: tuple[Rung, ...]
-    """The rungs from the hottest down to beta = 1, the last one long."""
+    """The rungs from the hottest down to beta = 1; the last one is long."""
     ran_away: bool
-    """Whether the climb ended because chains ran away: tails too heavy for more heat."""
+    """Whether the climb ended because chains ran away: the tails are too heavy for a higher temperature."""
     slow: bool
-    """Whether chains that start together do not even forget where they were in one mode."""
+    """Whether chains that start together do not forget their positions even within one mode."""
 
     @property
     def hottest(self) -> float:
@@ -120,7 +120,7 @@ class Climb:
 
     @property
     def melting(self) -> float:
-        """The temperature of the coolest rung at and above which chains forget where they were; inf if none."""
+        """The lowest temperature at and above which chains forget their positions; inf if there is none."""
         melted = math.inf
         for rung in self.down:
             if rung.memory > FORGOTTEN:
@@ -138,25 +138,25 @@ class Climb:
 
 @dataclass(frozen=True)
 class LearntReference:
-    """The record of the reference in which the ladder ends, a mixture of Gaussians, and of the way down from it.
+    """The record of the reference q at the end of the ladder, a mixture of Gaussians, and of the descent from it.
 
-    Where tails are heavy some parts are Student's t with two degrees of freedom.
+    If tails are heavy, some components are Student's t with two degrees of freedom.
     """
 
     parts: int
-    """The number of parts."""
+    """The number of components."""
     broad: bool
-    """Whether it is one Gaussian over all modes, because there are more modes than can be known."""
+    """Whether it is one Gaussian over all modes, because there are too many modes to list."""
     overlap: float
-    """The chance that a draw of it would be accepted in place of one of the posterior, as far as the warm-up saw."""
+    """The probability that a draw from it would be accepted as a posterior draw, estimated in the warm-up."""
     down: tuple[Rung, ...]
     """The rungs from the reference, beta = 0, down to beta = 1. Energies are -log density + log q."""
     shifts: int = 0
-    """The number of displacements that lead from mode to mode, by which chains jump where ``broad``."""
+    """The number of displacements between modes, by which chains jump if the reference is ``broad``."""
     heavy: int = 0
-    """The number of parts with heavy tails."""
+    """The number of components with heavy tails."""
     ran_away: bool = False
-    """Whether chains ran away from heat, because the tails of the posterior are heavy."""
+    """Whether chains ran away at high temperature, because the tails of the posterior are heavy."""
 
     def __str__(self) -> str:
         shape = "one Gaussian" if self.parts == 1 else f"{self.parts} Gaussians around the modes"
@@ -170,36 +170,37 @@ class LearntReference:
 
 @dataclass(frozen=True)
 class SearchPower:
-    """What the search for modes would have found: the share of needles, put at random places, that it would have seen.
+    """The power of the search for modes: the share of needles at random positions that it would have found.
 
-    A needle is a Gaussian of the shape of the nearest mode.
+    A needle is a Gaussian with the shape of the nearest mode.
     """
 
     widths: tuple[float, ...]
-    """The widths of the needles, in units of the nearest mode's."""
+    """The widths of the needles, relative to the nearest mode."""
     log_odds: tuple[float, ...]
-    """The logs of the odds of their mass."""
+    """The log odds of the mass of the needles."""
     found: tuple[tuple[tuple[float, ...], ...], ...]
-    """The share of needles that would have been found, for each of SEARCH_PLACES, each width and each of the odds; nan
-    where hardly any would be a mode of its own."""
+    """The share of needles that would have been found, by place (SEARCH_PLACES), width and log odds.
+
+    It is nan where hardly any needle would be a separate mode."""
     probes: int
-    """The number of points that were looked at."""
+    """The number of points that the search examined."""
     dim: int
     """The dimension of the position."""
     narrowest: float = 1.0
-    """The width of the narrowest mode that is known, in units of the widest."""
+    """The width of the narrowest known mode, relative to the widest."""
     furthest: float = 0.0
-    """The distance of the mode that is furthest from its neighbours, in its own widths; 0 if only one is known."""
+    """The distance of the most isolated mode from its neighbours, in its own widths; 0 if only one is known."""
 
     def __post_init__(self) -> None:
         if len(self.found) != len(SEARCH_PLACES) or not isinstance(self.found[0][0], tuple):
             raise TypeError("found must hold a table for each of SEARCH_PLACES")  # a record of an earlier version
 
     def at(self, mass: float, width: float, place: str | None = None) -> float:
-        """Return the share for a needle of this mass and width, interpolated.
+        """Return the share of found needles of this mass and width, interpolated.
 
-        ``place`` is one of SEARCH_PLACES; None for the least over all places where one of the known modes could be.
-        Needles narrower than all that were tried count as missed. For wider ones it is nan, since they were not tried.
+        ``place`` is one of SEARCH_PLACES, or None for the minimum over all relevant places. Needles narrower than any
+        that was tried count as missed. Wider ones give nan.
         """
         if place is None:
             found = [self.at(mass, width, place) for place in self.relevant]
@@ -211,7 +212,7 @@ class SearchPower:
 
     @property
     def relevant(self) -> tuple[str, ...]:
-        """The places where one of the known modes could be: those far away count if modes are as far apart."""
+        """The places where a mode could be; "far" is among them only if known modes are as far apart."""
         return SEARCH_PLACES if self.furthest > FAR_APART + math.sqrt(self.dim) else SEARCH_PLACES[:2]
 
 
@@ -220,40 +221,41 @@ class WarmupRecord(Frozen):
     """The findings and choices of the warm-up; print it."""
 
     pilot: Pilot | None
-    """The findings of the pilot run; None where it had nothing to find."""
+    """The findings of the pilot run; None if nothing was left to find."""
     climb: Climb | None
-    """The record of the climb; None where the partition was given."""
+    """The record of the climb; None if the partition was given."""
     reference: LearntReference | None
-    """The reference in which the ladder ends; None where that is a prior, or heat."""
+    """The reference at the end of the ladder; None if the ladder ends at a prior or at a high temperature."""
     top: float | None
-    """The highest temperature of the ladder: inf is the prior or the reference; None where there is no ladder."""
+    """The highest temperature of the ladder: inf is the prior or the reference; None without a ladder."""
     barrier: float | None
-    """The barrier Lambda between posterior and top: about how often a ladder of many levels turns a chain back on its
-    way. None where it was not measured."""
+    """The barrier Lambda between posterior and top; None if it was not measured.
+
+    It is about the number of rejections that a chain meets on its way through a ladder of many levels."""
     lost: int
-    """The number of chains that did not come down from the climb, and were put back where they were before it."""
+    """The number of chains that did not return from the climb, and were reset to their earlier positions."""
     num_modes: int
-    """The number of modes that are known; 1 if none were looked for or no other was found."""
+    """The number of known modes; 1 if there was no search or it found no other."""
     still_new: bool
-    """Whether the search for modes ended, for want of budget, while it still brought new ones."""
+    """Whether the search for modes ran out of budget while it still found new ones."""
     power: SearchPower | None
-    """What the search for modes would have found; None where it did not look."""
+    """The power of the search for modes; None without a search."""
     kernel: Mapping[str, Any]
-    """The kernel that was tuned: its name, metric, and how many moves of how many steps make an iteration."""
+    """The tuned kernel: its name, its metric, and the moves per iteration and their lengths in steps."""
     tilt: str
     """The name of the tilt."""
     theta_0: np.ndarray
-    """theta at the beginning of the adaptation."""
+    """The theta at the start of the adaptation."""
     theta: np.ndarray
-    """theta at its end."""
+    """The theta at the end of the adaptation."""
     visit_clock: float
-    """The visits to the region seen least, over those desired of it: 1 if all were seen as often as desired."""
+    """The ratio of observed to desired visits in the least visited region; 1 if all are as desired."""
     gradients: Mapping[str, int]
-    """The gradients spent on each stage, by its name."""
+    """The number of gradient evaluations in each stage, by name."""
     late: int = 0
-    """The number of modes that only the draws of a first run had shown, for which all was run again."""
+    """The number of modes found only in the draws of a first run, after which everything was run again."""
     untravelled: bool = False
-    """Whether the ladder kept chains away from the posterior, so that draws were made at beta = 1 alone."""
+    """Whether the ladder kept chains away from the posterior, so that all draws were made at beta = 1."""
 
     def __repr__(self) -> str:
         lines = [f"<sahmc warm-up, {sum(self.gradients.values()):,} gradients"]
@@ -284,7 +286,7 @@ class WarmupRecord(Frozen):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The notes on what went wrong on the way and was dealt with, which is no fault of the posterior's draws."""
+        """The notes on problems that the warm-up solved; they do not affect the draws."""
         found = []
         if self.late:
             found.append(f"draws showed {counted(self.late, 'more mode')}: all was run again, knowing them")

@@ -1,4 +1,4 @@
-"""The posterior within one mode: all draws, of which those outside it have no weight."""
+"""The posterior within one mode: all draws, with zero weight for those outside it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from sahmc.tilt.importance import log_normalise
 def within_mode(record: RunRecord, mode: Any) -> RunRecord:
     """Return the record of a run with the weights of the posterior within ``mode``, the label of a mode.
 
-    They sum to 1 over its draws and are 0 elsewhere, so that errors count how often chains came and went. A record
-    without modes, or without any weight in this one, raises ``ValueError``.
+    Weights sum to 1 over its draws and are 0 elsewhere, so that standard errors account for moves in and out of the
+    mode. Raise ``ValueError`` for a record without modes, or without any weight in this one.
     """
     must = "mode must be the label of a mode with draws"
     require(record.modes is not None, must, mode, "leave it out: this run did not look for modes")

@@ -1,4 +1,4 @@
-"""For tests and benchmarks, ours and yours: targets with known answers, and the contract of a kernel."""
+"""Tools for tests and benchmarks, ours and yours: targets with known answers, and the contract of a kernel."""
 
 from sahmc.testing.invariance import check_invariance, grid_sampler
 from sahmc.testing.kernel import Check, check_kernel

@@ -1,4 +1,4 @@
-"""Every tilt, with and without a prior as base, over one target in the plane: what kernels are checked on."""
+"""Test cases for kernels: every tilt, with and without a prior as base, over one target in the plane."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sahmc.tilt.target import TiltedTarget
 from sahmc.tilt.tilts import LinearTilt, NoTilt, StepTilt, TemperedTilt, Tilt
 
 LOW, HIGH = (-9.0, -9.0), (9.0, 9.0)
-"""The bounds outside which the target has no mass to speak of, whatever the tilt."""
+"""The bounds outside which the target has negligible mass, under any tilt."""
 
 
 def log_likelihood(x: Any) -> Any:
@@ -38,9 +38,9 @@ def log_posterior(x: Any) -> Any:
 EDGES = EnergyPartition([0.5, 1.0, 2.0, 3.5])
 """The partition of the step and the linear tilts."""
 LADDER = TemperatureLadder([1.0, 0.5, 0.25, 0.15], reference=0.4)
-"""The temperatures of a target without a prior of its own."""
+"""The temperatures of a target without a separate prior."""
 TO_THE_PRIOR = TemperatureLadder([1.0, 0.4, 0.1, 0.0], reference=0.4, prior_share=0.1)
-"""The temperatures of a target with one."""
+"""The temperatures of a target with a separate prior."""
 CASES: dict[str, tuple[PositionFn | Model, Tilt]] = {
     "none": (log_posterior, NoTilt()),
     "step": (log_posterior, StepTilt(EDGES)),
@@ -50,13 +50,13 @@ CASES: dict[str, tuple[PositionFn | Model, Tilt]] = {
     "linear with prior": (Model(log_likelihood, log_prior), LinearTilt(EDGES)),
     "tempered with prior": (Model(log_likelihood, log_prior), TemperedTilt(TO_THE_PRIOR)),
 }
-"""Every case by its name, a log density or a model and its tilt."""
+"""All cases by name: a log density or a model, and its tilt."""
 
 
 def frozen_target(case: str, gradient: bool = True, dtype: Any = jnp.float32) -> TiltedTarget:
-    """Return the target of a case with a random theta, the same each time and wide enough to matter.
+    """Return the target of a case with a theta drawn from a fixed seed, wide enough to matter.
 
-    ``gradient=False`` is for kernels that need none; ``dtype`` is that of positions and theta.
+    Pass ``gradient=False`` for kernels without gradients. ``dtype`` is that of positions and theta.
     """
     model, tilt = CASES[case]
     target = TiltedTarget.build(model, jnp.zeros(2, dtype), tilt, gradient)

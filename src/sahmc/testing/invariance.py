@@ -1,4 +1,4 @@
-"""Exact invariance: start chains from exact draws of the tilted density, move them, compare with other exact draws."""
+"""Tests of exact invariance: chains that start from exact draws are moved and compared with other exact draws."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from sahmc.kernels.base import Kernel
 from sahmc.tilt.target import TiltedTarget, require_target
 
 MOST_CELLS, MOST_CHAINS = 10_000, 100_000_000
-"""The most cells along an axis of a grid, and the most chains: more would not fit in memory."""
+"""The maximum numbers of grid cells along an axis and of chains; more would not fit in memory."""
 
 
 def grid_sampler(
     target: TiltedTarget, low: Any, high: Any, cells: int = 600
 ) -> Callable[[int, np.random.Generator], np.ndarray]:
-    """Return a function (size, rng) -> (size, 2) that draws from a tilted density in the plane, exactly but for a grid.
+    """Return a function (size, rng) -> (size, 2) that draws from a tilted density in the plane by means of a grid.
 
-    The grid has ``cells`` cells along each axis, from the corner ``low`` to the corner ``high``; the density is taken
-    as constant in a cell.
+    The grid has ``cells`` cells along each axis, from the corner ``low`` to the corner ``high``. The only approximation
+    is that the density is constant in a cell.
     """
     require_target(target)
     must, todo = "low and high must be corners of a rectangle in the plane", "pass (-9, -9) and (9, 9), say"
@@ -64,11 +64,12 @@ def check_invariance(
     steps: int = 5,
     seed: int = 0,
 ) -> tuple[float, float]:
-    """Return a p-value that moved draws and fresh ones are of one distribution, and the share of chains that moved.
+    """Return the p-value for equal distributions of moved and fresh draws, and the share of chains that moved.
 
-    ``draw`` is a function (size, rng) that returns exact draws of the tilted density, such as ``grid_sampler`` makes.
-    ``chains`` of them are moved by ``steps`` transitions. Energies and every coordinate are compared by two-sample
-    Kolmogorov-Smirnov tests; the p-value is the smallest of theirs, times their number. 6e-5 is four sigma.
+    ``draw`` is a function (size, rng) that returns exact draws of the tilted density, such as one from
+    ``grid_sampler``. The test moves ``chains`` such draws by ``steps`` transitions. Two-sample Kolmogorov-Smirnov tests
+    compare the energies and every coordinate. The p-value is the smallest one times the number of tests (Bonferroni);
+    6e-5 is four sigma.
     """
     require_kernel(kernel)
     require_target(target)
@@ -99,6 +100,6 @@ def check_invariance(
 
 
 def require_kernel(kernel: Any) -> None:
-    """Raise ``ValueError`` unless this is a kernel."""
+    """Raise ``ValueError`` unless ``kernel`` is a kernel."""
     todo = "pass an object of a class that inherits from Kernel, such as sahmc.HMC(0.1, 10)"
     require(isinstance(kernel, Kernel), "kernel must be a kernel", kernel, todo)

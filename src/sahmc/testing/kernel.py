@@ -1,4 +1,4 @@
-"""The contract of a kernel, checked: what it must hold before its draws can be trusted."""
+"""Checks of the contract of a kernel: the promises it must keep before you can trust its draws."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from sahmc.tilt.target import ChainState, TiltedTarget
 from sahmc.tilt.tilts import NoTilt
 
 FOUR_SIGMA = 6.3e-5
-"""The p-value below which a kernel is found not to leave the density invariant."""
+"""The p-value below which a kernel fails the test of invariance."""
 STEP_SIZE = 0.4
 """The step size of kernels that leave theirs open."""
 SAME_FLOW = ("step", "step with prior", "tempered")
-"""The cases whose dynamics another one has too."""
+"""The cases with the same dynamics as another case."""
 START = (-1.3, -0.6)
 """A position in a well."""
 
 
 class Check(NamedTuple):
-    """One promise of the contract, and what was measured."""
+    """One promise of the contract, with its measurement."""
 
     name: str
     passed: bool
     detail: str
-    """The measurement, in words."""
+    """The measurement, as text."""
 
     def __str__(self) -> str:
         return f"{'passed' if self.passed else 'FAILED'}  {self.name}: {self.detail}"
@@ -48,13 +48,13 @@ def check_kernel(
     only: tuple[str, ...] | None = None,
     cases: tuple[str, ...] = tuple(CASES),
 ) -> tuple[Check, ...]:
-    """Hold a kernel to its contract, and raise an ``AssertionError`` that lists every promise it breaks.
+    """Check a kernel against its contract, and raise an ``AssertionError`` that lists every broken promise.
 
-    Checked are invariance under every tilt, with ``chains`` exact starts moved by ``steps``; that chains move at all;
-    reversibility and volume of its ``flow``, if it has one; that a new theta, step size or key compiles nothing; that
-    float32 and float64 stay what they are; what happens at energies that are infinite or not a number; how the key is
-    used. ``only`` names some of "invariance", "flow", "traces", "dtypes", "energies", "keys"; ``cases`` some of the
-    tilts.
+    There are six checks, and ``only`` selects some of them by name. "invariance" moves ``chains`` exact draws by
+    ``steps`` transitions under every tilt: the density must stay the same, and chains must move. "flow" checks that the
+    ``flow``, if there is one, is reversible and preserves volume. "traces" checks that a new theta, step size or key
+    compiles nothing. "dtypes" checks that float32 and float64 are preserved. "energies" checks energies that are
+    infinite or not a number. "keys" checks the use of the key. ``cases`` selects some of the tilts.
     """
     require_kernel(kernel)
     for count, name in ((chains, "chains"), (steps, "steps")):
@@ -95,9 +95,9 @@ def _invariance(kernel: Kernel, cases: tuple[str, ...], chains: int, steps: int,
 
 
 def _flow(kernel: Kernel, cases: tuple[str, ...]) -> Iterator[Check]:
-    """Take three steps in float64 from several starts, of which those count whose steps were solved.
+    """Take three steps in float64 from several starts; only starts with solved steps count.
 
-    The volume is found by differences, and is the median of them: a force may jump where a tilt bends.
+    Volume is estimated by finite differences. The median is used because a force may jump where a tilt bends.
     """
     rng = np.random.default_rng(0)
     starts = np.concatenate([rng.normal(0, 1.2, (32, 2)), rng.normal(0, 0.7, (32, 2))], axis=1)
@@ -130,7 +130,7 @@ def _flow(kernel: Kernel, cases: tuple[str, ...]) -> Iterator[Check]:
 
 
 def _stepper(kernel: Kernel) -> tuple[Callable[..., tuple[ChainState, TransitionInfo]], list[int]]:
-    """Return one move of many chains, compiled as ``sample`` compiles it, and how often it was traced."""
+    """Return one move of many chains, compiled as in ``sample``, and a list that counts its traces."""
     count = [0]
 
     @jax.jit
@@ -150,7 +150,7 @@ def _begin(
 
 
 def _traces(kernel: Kernel) -> Iterator[Check]:
-    """Count how often three moves of different key, theta and step size are traced."""
+    """Count the traces of three moves with different key, theta and step size."""
     step, count = _stepper(kernel)
     target = frozen_target("tempered", kernel.uses_gradient)
     states = _begin(target, 8)
@@ -178,7 +178,7 @@ def _dtypes(kernel: Kernel) -> Iterator[Check]:
 
 
 def _energies(kernel: Kernel) -> Iterator[Check]:
-    """Test a density that ends at |x| = 1: in a wall, or in what is not a number."""
+    """Test a density that ends at |x| = 1, with an energy beyond that is infinite or not a number."""
     for name, outside in (("wall", -jnp.inf), ("not a number", jnp.nan)):
 
         def log_density(x: Any, outside: Any = outside) -> Any:
@@ -199,7 +199,7 @@ def _energies(kernel: Kernel) -> Iterator[Check]:
 
 
 def _keys(kernel: Kernel) -> Iterator[Check]:
-    """Compare moves from one state by the same key, and by different ones."""
+    """Compare moves from one state with the same key and with different keys."""
     step, _ = _stepper(kernel)
     target = frozen_target("none", kernel.uses_gradient)
     states, keys = _begin(target, 500), jax.random.split(jax.random.key(3), 500)

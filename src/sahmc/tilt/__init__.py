@@ -1,4 +1,4 @@
-"""The idea of the paper: energies cut into regions, theta over them, and the weights that undo the tilt."""
+"""The idea of the paper: energy regions, a theta for each, and the importance weights that undo the tilt."""
 
 from sahmc._support.registry import Registry
 
@@ -10,4 +10,4 @@ TILTS = Registry(
         "none": "sahmc.tilt.tilts:NoTilt",
     }
 )
-"""Every tilt by its name, the default first."""
+"""All tilts by name, the default first."""

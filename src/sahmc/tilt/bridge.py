@@ -1,4 +1,4 @@
-"""Bridges: ratios of integrals from draws of two densities or of a whole ladder of them."""
+"""Bridge sampling: ratios of integrals from draws of two densities, or of a whole ladder of them."""
 
 from __future__ import annotations
 
@@ -8,39 +8,41 @@ from scipy.special import expit
 from sahmc.tilt.importance import Expectation, error_of_mean, weighted_mean
 
 BRACKET, FREE_STEPS, MOST_STEPS = 50.0, 8, 150
-"""The nats beyond all draws between which a bridge is looked for, the steps of that search before every third is a
-bisection, and the most steps."""
+"""Settings of the search for a bridge.
+
+They are its margin beyond the range of the draws (nats), the number of steps before every third one is a bisection,
+and the maximum number of steps."""
 FEW = 50_000
-"""The number of draws from which on a bridge is first looked for by so many of them."""
+"""The number of draws above which a subset of about this size gives the starting value."""
 UNKNOWN = Expectation(np.array(np.nan), np.array(np.nan))
-"""The answer where nothing supports one."""
+"""The result if the draws do not support an estimate."""
 
 
 def bridge_levels(betas: np.ndarray, level: np.ndarray, energy: np.ndarray) -> Expectation:
-    """Return log Z of the first level less that of the last, from the level and energy of draws (chain, draw).
+    """Return log Z of the first level minus that of the last, from the level and energy of draws (chain, draw).
 
-    For levels i and j = i + 1 the log of Z_j / Z_i is M - log(n_i / n_j), where M solves
-    sum over i of s(dU - M) = sum over j of s(M - dU), s is the logistic function and d = beta_i - beta_j: Bennett's
-    acceptance ratio. A level without any draw makes it nan.
+    This is Bennett's acceptance ratio. For levels i and j = i + 1, log(Z_j / Z_i) = M - log(n_i / n_j). M solves
+    ``sum over i of s(dU - M) = sum over j of s(M - dU)``, where s is the logistic function and d = beta_i - beta_j.
+    A level without draws makes the result nan.
     """
     counts = np.bincount(level.ravel(), minlength=len(betas)).astype(float)
     if not (counts > 0).all():
         return UNKNOWN
     steps = -np.diff(betas)
-    lower, upper = level < len(betas) - 1, level > 0  # draws that stand at the lower or the upper end of a bridge
+    lower, upper = level < len(betas) - 1, level > 0  # draws at the lower or the upper end of a bridge
     at_lower, at_upper = level[lower], level[upper] - 1
     below, above = steps[at_lower] * energy[lower], steps[at_upper] * energy[upper]
     middle: np.ndarray | None = None
-    if level.size > FEW:  # most of the way by some of the draws
+    if level.size > FEW:  # a starting value from some of the draws
         some = slice(None, None, level.size // FEW)
         middle = _bridge(at_lower[some], below[some], at_upper[some], above[some], len(steps))
-        middle = middle if np.isfinite(middle).all() else None  # a level with few draws may have none of those
+        middle = middle if np.isfinite(middle).all() else None  # the subset may miss a level with few draws
     middle = _bridge(at_lower, below, at_upper, above, len(steps), middle)
     give, take = expit(below - middle[at_lower]), expit(middle[at_upper] - above)
     width = np.bincount(at_lower, give * (1 - give), len(steps)) + np.bincount(at_upper, take * (1 - take), len(steps))
     if not (width > 0).all():
         return UNKNOWN
-    influence = np.zeros(level.shape)  # of each draw on the sum of all bridges, to first order
+    influence = np.zeros(level.shape)  # first-order influence of each draw on the sum of all bridges
     influence[lower] += give / width[at_lower]
     influence[upper] -= take / width[at_upper]
     total = np.sum(middle - np.log(counts[:-1] / counts[1:]))
@@ -55,10 +57,10 @@ def _bridge(
     num: int,
     guess: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Return M of each of ``num`` bridges, by Newton's method within brackets, from a ``guess`` or the medians.
+    """Return M of each of ``num`` bridges by bracketed Newton steps, starting from ``guess`` or from the medians.
 
-    ``at_lower`` is the bridge at whose lower end each of some draws stands and ``below`` its dU; ``at_upper`` and
-    ``above`` are those of draws at an upper end.
+    For each draw at the lower end of a bridge, ``at_lower`` is the index of that bridge and ``below`` is dU.
+    ``at_upper`` and ``above`` are the same for draws at the upper end.
     """
     ends = [values[np.isfinite(values)] for values in (below, above)]
     low = np.full(num, min(part.min(initial=np.inf) for part in ends) - BRACKET)
@@ -72,14 +74,14 @@ def _bridge(
         newton = middle + slack / np.maximum(slope, 1e-300)
         if np.abs(newton - middle).max() < 1e-9:
             break
-        # Energies under a prior can be so far apart that Newton's steps alone do not get there.
+        # Energies under a prior can be so far apart that Newton steps alone do not converge.
         inside = (newton > low) & (newton < high) & ((i < FREE_STEPS) | (i % 3 != 2))
         middle = np.where(inside, newton, 0.5 * (low + high))
     return middle
 
 
 def _medians(at_lower: np.ndarray, below: np.ndarray, at_upper: np.ndarray, above: np.ndarray, num: int) -> np.ndarray:
-    """Return the median of dU at each bridge, over draws at either end."""
+    """Return the median of dU of each bridge, over draws at both ends."""
     at, values = np.concatenate([at_lower, at_upper]), np.concatenate([below, above])
     order = np.lexsort([values, at])
     bounds = np.searchsorted(at[order], np.arange(num + 1))
@@ -87,18 +89,18 @@ def _medians(at_lower: np.ndarray, below: np.ndarray, at_upper: np.ndarray, abov
 
 
 def bridge_to_reference(low: np.ndarray, weight: np.ndarray, high: np.ndarray) -> Expectation:
-    """Return the log of the integral of exp(-U), from E = U + log q at draws of either density (Meng and Wong, 1996).
+    """Return the log of the integral of exp(-U), from E = U + log q at draws of both densities (Meng and Wong, 1996).
 
-    ``low`` are the E of draws of the posterior (chain, draw), whose weights are ``weight`` and sum to 1; ``high`` are
-    those of independent draws of q. With l = exp(-E), Z solves Z = mean of l / (s l + t Z) under q over the mean of
-    1 / (s l + t Z) under the posterior, where s and t are the shares of the numbers of draws.
+    ``low`` holds E of posterior draws (chain, draw); their ``weight`` sums to 1. ``high`` holds E of independent draws
+    from q. Z solves Z = a / b: a is the mean of ``l / (s l + t Z)`` under q, and b is the mean of ``1 / (s l + t Z)``
+    under the posterior. Here l = exp(-E), and s and t are the shares of posterior draws and of draws from q.
     """
     num = 1 / (weight**2).sum()
     share = num / (num + len(high))
     log_z = -float(np.median(low))
     high = np.where(np.isnan(high), np.inf, high)
     for _ in range(MOST_STEPS):
-        up = expit(np.log(share / (1 - share)) - high - log_z) / share  # l / (s l + t Z) over Z's own scale
+        up = expit(np.log(share / (1 - share)) - high - log_z) / share  # l / (s l + t Z); down is Z / (s l + t Z)
         down = expit(np.log((1 - share) / share) + low + log_z) / (1 - share)
         below = float((weight * down).sum())
         step = float(np.log(up.mean()) - np.log(below)) if up.any() and below > 0 else np.nan

@@ -13,15 +13,14 @@ from sahmc._support.validate import MOST, is_number, require
 class Gain:
     """The gain sequence a_t = (t0 / max(t0, t))^power, t = 1, 2, ...
 
-    The paper's gain is ``power=1``. The Robbins-Monro conditions, sum a_t = infinity and
-    sum a_t^zeta < infinity for some zeta in (1, 2), hold exactly for 1/2 < power <= 1; anything else
-    is refused.
+    The paper uses ``power=1``. The Robbins-Monro conditions are sum a_t = infinity, and sum a_t^zeta < infinity for
+    some zeta in (1, 2). They hold exactly for 1/2 < power <= 1; any other power raises ``ValueError``.
     """
 
     t0: float | int
     """The time up to which the gain is 1."""
     power: float | int = 1.0
-    """The exponent of its fall after that."""
+    """The exponent of the decrease after ``t0``."""
 
     def __post_init__(self) -> None:
         require(
@@ -38,6 +37,6 @@ class Gain:
         )
 
     def __call__(self, t: Array | int) -> Float[Array, ""]:
-        """Return a_t at the time ``t``, which counts from 1 and need not be whole."""
+        """Return a_t at time ``t``, which starts at 1 and need not be an integer."""
         t0 = jnp.asarray(self.t0, jnp.result_type(float))
         return (t0 / jnp.maximum(t0, t)) ** self.power

@@ -1,7 +1,7 @@
-"""Weighted draws: expectations with their error, effective sample size, resampling.
+"""Weighted draws: expectations with their standard errors, effective sample size, resampling.
 
-A draw x of the tilted density weighs w = exp(Theta(U(x))). Weights are pooled over chains: a chain that saw less of
-the posterior counts for less.
+A draw x of the tilted density has the importance weight w = exp(Theta(U(x))). Weights are pooled over chains: a chain
+that saw less of the posterior counts for less.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import ndtri
 
 BLOCK_BYTES = 2**26
-"""Bytes of draws, in double precision, that are looked at together."""
+"""The size of a block of draws that is processed at once, in bytes of double precision."""
 
 
 class Expectation(NamedTuple):
@@ -34,7 +34,7 @@ def log_normalise(log_weight: np.ndarray) -> np.ndarray:
 def error_of_mean(values: np.ndarray) -> Any:
     """Return the standard error of the mean of ``values`` (chain, draw, ...) over chains and draws.
 
-    It accounts for autocorrelation, and for chains that differ. It is a number for (chain, draw), else an array.
+    It accounts for autocorrelation and for differences between chains. For (chain, draw) it is a number, else an array.
     """
     if values.shape[0] * values.shape[1] < 2:
         return values.var(axis=(0, 1)) * np.nan
@@ -46,10 +46,10 @@ def error_of_mean(values: np.ndarray) -> Any:
 
 
 def autocorrelation_time(values: np.ndarray) -> float:
-    """Return how many draws of ``values`` (chain, draw) are worth an independent one.
+    """Return the number of draws of ``values`` (chain, draw) that are worth one independent draw.
 
-    This is Geyer's initial monotone sequence on half-chains, as ``arviz_stats`` has it for ``ess(method="mean")``,
-    without its loop over lags: that took longer than drawing where chains mix slowly.
+    This is Geyer's initial monotone sequence on half-chains, as in ``ess(method="mean")`` of ``arviz_stats``. That
+    function loops over lags, which took longer than sampling if chains mix slowly; this one does not.
     """
     half = values.shape[1] // 2
     if half < 2 or not np.isfinite(values).all():
@@ -73,7 +73,7 @@ def autocorrelation_time(values: np.ndarray) -> float:
 def autocovariance(values: np.ndarray) -> np.ndarray:
     """Return the autocovariance of ``values`` (chain, draw) at every lag, averaged over chains.
 
-    Each chain is taken about its own mean.
+    Each chain is centred at its own mean.
     """
     size = values.shape[1]
     centred = values - values.mean(axis=1, keepdims=True)
@@ -84,27 +84,27 @@ def autocovariance(values: np.ndarray) -> np.ndarray:
 def split_rhat(values: np.ndarray) -> np.ndarray:
     """Return split R-hat of each quantity of ``values`` (chain, draw, quantity).
 
-    It compares the spread between half-chains with that within them. Fewer than 8 draws give 1; a quantity that never
-    moves gives nan.
+    It compares the variance between half-chains with that within them. Fewer than 8 draws give 1; a quantity that never
+    changes gives nan.
     """
     return np.ones(values.shape[2]) if values.shape[1] < 8 else _rhat(_halves(values))
 
 
 def _halves(values: np.ndarray) -> np.ndarray:
-    """Return both halves of each chain of ``values`` (chain, draw, ...), as chains of their own."""
+    """Return the two halves of each chain of ``values`` (chain, draw, ...) as separate chains."""
     half = values.shape[1] // 2
     return np.concatenate([values[:, :half], values[:, values.shape[1] - half :]])
 
 
 def _rhat(values: np.ndarray) -> np.ndarray:
-    """Return R-hat of each quantity of ``values`` (chain, draw, quantity), the chains as they are."""
+    """Return R-hat of each quantity of ``values`` (chain, draw, quantity), without splitting chains."""
     num, within = values.shape[1], values.var(axis=1, ddof=1).mean(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.sqrt(values.mean(axis=1).var(axis=0, ddof=1) / within + (num - 1) / num)
 
 
 def _normal_scores(values: np.ndarray) -> np.ndarray:
-    """Return the normal scores, by their ranks, of each quantity of ``values`` (chain, draw, quantity)."""
+    """Return the rank-based normal scores of each quantity of ``values`` (chain, draw, quantity)."""
     scores, size = np.empty(values.shape), values[..., 0].size
     for k in range(values.shape[2]):
         one = np.sort(values[..., k], axis=None)
@@ -114,14 +114,14 @@ def _normal_scores(values: np.ndarray) -> np.ndarray:
 
 
 def weighted_mean(values: np.ndarray, weight: np.ndarray) -> Expectation:
-    """Return sum w f / sum w over the draws, and its error by the influence values w (f - mean).
+    """Return sum w f / sum w over the draws, and its standard error from the influence values w (f - mean).
 
     ``values`` f are (chain, draw, ...); ``weight`` w is (chain, draw) and sums to 1.
 
-    The delta method: mean - truth is, to first order, the plain mean of n w (f - mean), whose own error accounts for
-    weights and autocorrelation at once. Where a few draws carry all the weight that fails, since these few are the
-    mean: so the error is never less than that of as many independent draws as the weights leave, times log10(n), the
-    bound of an effective sample size without weights.
+    This is the delta method. To first order, mean - truth is the plain mean of n w (f - mean), and the standard error
+    of that accounts for weights and autocorrelation together. It fails if a few draws carry all the weight, because
+    these few are then the mean. The error therefore has a lower bound: that of k log10(n) independent draws, where k
+    is Kish's effective number of draws. The factor log10(n) also bounds the unweighted effective sample size.
     """
     column, values = _beside(weight, values), _known(values, weight)
     mean = (column * values).sum(axis=(0, 1))
@@ -131,12 +131,12 @@ def weighted_mean(values: np.ndarray, weight: np.ndarray) -> Expectation:
 
 
 def _beside(weight: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return the weights (chain, draw) with as many axes as ``values``, so that they multiply."""
+    """Return the weights (chain, draw) with trailing axes added, so that they broadcast against ``values``."""
     return weight.reshape(weight.shape + (1,) * (values.ndim - 2))
 
 
 def _known(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Return the values, with 0 for those at draws without any weight if some have overflowed."""
+    """Return the values; if any overflowed, those at draws of zero weight become 0."""
     return values if np.isfinite(values).all() else np.where(_beside(weight, values) > 0, values, 0.0)
 
 
@@ -147,9 +147,10 @@ def weighted_variance(values: np.ndarray, weight: np.ndarray) -> np.ndarray | np
 
 
 def weighted_ess(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Return posterior variance over squared standard error, for ``values`` (chain, draw, ...).
+    """Return the effective sample size of ``values`` (chain, draw, ...): posterior variance / squared standard error.
 
-    That is how many independent draws would tell the mean as well; nan for a quantity that never moves.
+    This is the number of independent draws that would estimate the mean equally well. A quantity that never changes
+    gives nan.
     """
     error = weighted_mean(values, weight).mcse
     return np.where(error > 0, weighted_variance(values, weight) / np.where(error > 0, error, 1.0) ** 2, np.nan)
@@ -158,7 +159,7 @@ def weighted_ess(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
 def weighted_rhat(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """Return split R-hat of the influence values w (f - mean) of each quantity of ``values`` (chain, draw, quantity).
 
-    It is 1 for a quantity that never moves.
+    A quantity that never changes gives 1.
     """
     values = _known(values, weight)
     mean = (weight[..., None] * values).sum(axis=(0, 1))
@@ -167,10 +168,10 @@ def weighted_rhat(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
 
 
 def by_columns(measure: Callable[[np.ndarray], tuple[np.ndarray, ...]], values: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Apply ``measure`` to ``values`` (chain, draw, ...), some quantities at a time to save memory.
+    """Apply ``measure`` to ``values`` (chain, draw, ...), a block of quantities at a time to save memory.
 
-    ``measure`` takes (chain, draw, quantity) and returns arrays with one number for each quantity; these come back in
-    the shape of one draw.
+    ``measure`` takes (chain, draw, quantity) and returns arrays with one number for each quantity. They are reshaped
+    to the shape of one draw.
     """
     columns = values.reshape(*values.shape[:2], -1)
     width = max(1, BLOCK_BYTES // (8 * columns.shape[0] * columns.shape[1]))
@@ -179,22 +180,22 @@ def by_columns(measure: Callable[[np.ndarray], tuple[np.ndarray, ...]], values: 
 
 
 def kish_efficiency(weight: np.ndarray) -> float:
-    """Return 1 / (n sum w^2), the share of draws left by the weights alone; not an effective sample size."""
+    """Return Kish's efficiency 1 / (n sum w^2). It ignores autocorrelation, so it gives no effective sample size."""
     return float(1.0 / (weight.size * (weight**2).sum()))
 
 
 def systematic_resample(weight: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw ``size`` sorted indices into flat weights, index i about size * w_i times, so that time order is kept."""
+    """Draw ``size`` indices into flat weights, index i about size * w_i times; they are sorted to keep time order."""
     points = (rng.random() + np.arange(size)) / size
     return np.minimum(np.searchsorted(np.cumsum(weight / weight.sum()), points), weight.size - 1)
 
 
 def resample_rows(weight: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return which chain and which draw each equal-weight draw is, as arrays of rows: each row from one chain alone.
+    """Return the chain and the draw behind each equal-weight draw, as two arrays (row, draw).
 
-    ``weight`` is (chain, draw). There are as many rows as chains, and a chain fills as many as its share of the weight
-    is worth, so that heavy chains count for more; within a row draws are resampled by their weights, in time order. A
-    row that held draws of two chains would hide that they disagree. ``seed`` is for the few random numbers it takes.
+    ``weight`` is (chain, draw). There are as many rows as chains, and each row comes from a single chain: a row with
+    draws of two chains would hide their disagreement. A chain fills rows in proportion to its share of the weight.
+    Within a row, draws are resampled by weight and kept in time order. ``seed`` seeds the resampling.
     """
     rng = np.random.default_rng(seed)
     chain = systematic_resample(weight.sum(axis=1), len(weight), rng)
@@ -205,7 +206,7 @@ def resample_rows(weight: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray
 def rank_rhat(rows: np.ndarray) -> np.ndarray:
     """Return R-hat, split and rank-normalised, of each quantity of equal-weight draws (row, draw, quantity).
 
-    It is ArviZ's default, which takes a second and a half to import.
+    It is ArviZ's default R-hat, without the second and a half that importing ArviZ takes.
     """
     if rows.shape[1] < 8 or len(rows) < 2:
         return split_rhat(rows)

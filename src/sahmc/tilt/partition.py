@@ -1,4 +1,4 @@
-"""How the space is cut: by energy (the paper) or by inverse temperature."""
+"""The partition of the space: by energy (as in the paper) or by inverse temperature."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sahmc._support.pytree import converted, strategy, updated
 from sahmc._support.validate import as_numbers, is_number, require, require_count
 
 MOST_EDGES = 100_000
-"""The largest number of edges or levels that make sense."""
+"""The maximum number of edges or levels; more make no sense."""
 
 
 def _energy_edges(edges: Any) -> Float[Array, " edges"]:
@@ -29,16 +29,16 @@ def _energy_edges(edges: Any) -> Float[Array, " edges"]:
 class EnergyPartition:
     """The subregions E_1 = {U <= u_1}, E_2 = {u_1 < U <= u_2}, ..., E_m = {U > u_{m-1}}.
 
-    ``edges`` are u_1 < ... < u_{m-1}; m is derived, and without edges there is one region. ``StepTilt`` owns the m
-    subregions between the edges, ``LinearTilt`` uses the edges themselves as its nodes.
+    ``edges`` are u_1 < ... < u_{m-1}. Without edges there is one region. ``StepTilt`` uses the m subregions between
+    the edges; ``LinearTilt`` uses the edges themselves as its nodes.
     """
 
     edges: Any = converted(_energy_edges)
-    """Any sequence of numbers, held as one array."""
+    """The edges: any sequence of numbers, stored as an array."""
 
     @classmethod
     def uniform(cls, low: float | int, high: float | int, width: float | int) -> EnergyPartition:
-        """Return the partition with edges low, low + width, ..., high, the paper's equal energy bandwidth."""
+        """Return the partition with edges low, low + width, ..., high: regions of equal width, as in the paper."""
         for name, value in {"low": low, "high": high, "width": width}.items():
             require(is_number(value), f"{name} must be a number", value, "use uniform(0, 20, 2), as the paper does")
         require(high > low, "high must lie above low", (low, high), "swap them")
@@ -54,7 +54,7 @@ class EnergyPartition:
         return cls(np.linspace(low, high, count + 1))
 
     def region(self, energy: Float[Array, "*any"]) -> Int[Array, "*any"]:
-        """Return J(U), the number of the region in which an energy lies, counted from 0."""
+        """Return J(U), the index of the region that contains an energy, from 0."""
         edges = jnp.asarray(self.edges, energy.dtype)
         return jnp.sum(energy[..., None] > edges, axis=-1, dtype=jnp.int32)
 
@@ -87,32 +87,32 @@ def _share(value: Any) -> Float[Array, ""]:
 class TemperatureLadder:
     """The inverse temperatures 1 = beta_1 > ... > beta_m >= 0.
 
-    ``reference`` is taken off every energy before it is multiplied by beta, which keeps theta small: theta_i tends
-    to C + log Z(beta_i) + beta_i * reference - log pi_i.
+    ``reference`` is subtracted from every energy before it is multiplied by beta. This keeps theta small: theta_i
+    tends to C + log Z(beta_i) + beta_i * reference - log pi_i.
 
-    ``prior_share`` is r in the picture of a Gaussian well under a Gaussian prior, whose width at level beta goes as
-    1 / sqrt(beta + r). It is 0 where the base measure is flat.
+    ``prior_share`` is r in the model of a Gaussian well under a Gaussian prior: the width at level beta is proportional
+    to 1 / sqrt(beta + r). It is 0 if the base measure is flat.
     """
 
     betas: Any = converted(_inverse_temperatures)
-    """Any sequence of numbers, held as one array."""
+    """The inverse temperatures: any sequence of numbers, stored as an array."""
     reference: Any = converted(_energy, default=0.0)
     """The energy that counts as 0."""
     prior_share: Any = converted(_share, default=0.0)
-    """The curvature of the prior over that of the well."""
+    """The curvature of the prior divided by that of the well."""
 
     @classmethod
     def single(cls, beta: float, reference: float = 0.0, copies: int = 1) -> TemperatureLadder:
-        """Return a ladder of one level at any beta, 1 or not; or of ``copies`` of it."""
+        """Return a ladder with a single level at any beta, not only 1; or with ``copies`` of that level."""
         return updated(cls([1.0], reference), betas=_floats([beta] * copies))
 
     @classmethod
     def geometric(
         cls, t_max: float | int, levels: int, *, reference: float = 0.0, prior_share: float = 0.0
     ) -> TemperatureLadder:
-        """Return ``levels`` inverse temperatures from 1 to 1/t_max, on which beta + prior_share is geometric.
+        """Return a ladder of ``levels`` inverse temperatures from 1 to 1/t_max, with beta + prior_share geometric.
 
-        ``t_max=math.inf`` leads to beta = 0, the prior.
+        ``t_max=math.inf`` extends the ladder to beta = 0, the prior.
         """
         hot = (isinstance(t_max, float) and t_max == math.inf) or (is_number(t_max) and t_max > 1)
         require(hot, "t_max must be a number above 1", t_max, "start with 30")
@@ -132,5 +132,5 @@ class TemperatureLadder:
 
     @property
     def step_scale(self) -> Float[Array, " regions"]:
-        """The width of a Gaussian well at each level over that at beta = 1, and so the ratio of the step sizes."""
+        """The width of a Gaussian well at each level, relative to beta = 1; step sizes have the same ratio."""
         return jnp.sqrt((1.0 + self.prior_share) / (self.betas + self.prior_share))

@@ -1,4 +1,4 @@
-"""The tilted target: all that a kernel sees."""
+"""The tilted target, which is all that a kernel sees."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ Vector = Float[Array, " dim"]
 
 
 class ChainState(NamedTuple):
-    """All that the next step needs to know of a chain, the same for all kernels; untilted.
+    """The state of a chain, the same for all kernels; its energies and gradients are untilted.
 
-    ``energy`` is what the tilt acts on: U, or -log likelihood where the prior is the base measure. ``grad`` is None
-    for kernels that need none.
+    ``energy`` is the energy on which the tilt acts: U, or -log likelihood if the prior is the base measure. ``grad``
+    is None for kernels without gradients.
     """
 
     position: Vector
     energy: Energy
     grad: Vector | None
     base: BaseEnergy | None
-    """The prior's energy and gradient, where the prior is the base measure."""
+    """The prior's energy and gradient, if the prior is the base measure."""
 
     @property
     def total_energy(self) -> Float[Array | np.ndarray, "*chains"]:
-        """The energy U, the prior's share included, of one chain or of many."""
+        """The energy U of one or many chains, including the prior."""
         return self.energy if self.base is None else self.energy + self.base.energy
 
     @property
     def total_grad(self) -> Float[Array | np.ndarray, "*chains dim"] | None:
-        """The gradient of U, the prior's share included."""
+        """The gradient of U, including the prior."""
         if self.base is None or self.grad is None:
             return self.grad
         assert self.base.grad is not None
@@ -57,15 +57,15 @@ class TiltedTarget:
     """E, its gradient, and the base measure's energy and gradient, as one program of a flat position."""
     tilt: Tilt
     theta: Float[Array, "*own regions"]
-    """The theta in force, for all chains or, with a leading axis, for each."""
+    """The theta in use: shared by all chains or, with a leading axis, one for each."""
     step_scale: Float[Array, " levels"]
-    """Multiples of the kernel's step size."""
+    """The step size of each level, as a multiple of the kernel's."""
 
     @classmethod
     def build(cls, model: Model | PositionFn, example: Vector, tilt: Tilt, gradient: bool = True) -> TiltedTarget:
-        """Build the target of a model of flat positions like ``example``, with theta zero and the tilt's step sizes.
+        """Build the target of a model of flat positions like ``example``, with zero theta and the tilt's step sizes.
 
-        ``gradient=False`` is for kernels that need none.
+        Pass ``gradient=False`` for kernels without gradients.
         """
         shape, kind = np.shape(example), getattr(example, "dtype", None)
         ok = len(shape) == 1 and shape[0] > 0 and kind in (np.float32, np.float64)
@@ -76,11 +76,11 @@ class TiltedTarget:
         return cls(energy_fn, tilt, jnp.zeros(tilt.num_regions, example.dtype), tilt.step_scale.astype(example.dtype))
 
     def with_theta(self, theta: Theta) -> TiltedTarget:
-        """Return this target with another theta in force."""
+        """Return this target with another theta."""
         return TiltedTarget(self.energy_fn, self.tilt, theta, self.step_scale)
 
     def evaluate(self, position: Vector) -> ChainState:
-        """Return the state of a chain at a position: its energy and gradient, and the prior's."""
+        """Return the state of a chain at a position: energy and gradient, with those of the prior."""
         wanted = self.energy_fn.argument
         have: Any = getattr(position, "shape", None), getattr(position, "dtype", None)
         ok = (
@@ -94,7 +94,7 @@ class TiltedTarget:
         return ChainState(position, energy, grad, base)
 
     def draw_level(self, uniform: Energy, state: ChainState) -> Level:
-        """Draw the level at which a move runs, by a ``uniform`` number between 0 and 1."""
+        """Draw the level at which a move runs, from a ``uniform`` number between 0 and 1."""
         return self.tilt.draw_level(uniform, self.theta, state.energy)
 
     def step_scale_at(self, level: Level) -> Energy:
@@ -102,17 +102,17 @@ class TiltedTarget:
         return self.step_scale[level].astype(self.theta.dtype)
 
     def potential(self, state: ChainState, level: Level) -> Energy:
-        """Return the energy that a trajectory at this level conserves, kinetic energy aside."""
+        """Return the potential energy of a trajectory at this level."""
         return _plus_base(self.tilt.potential(self.theta, state.energy, level), state)
 
     def kick(self, level: Level, step_size: Energy) -> Callable[[ChainState], Vector]:
-        """Return the function x -> step_size * gradient of ``potential``, prepared for a trajectory at this level."""
+        """Return the function x -> step_size * gradient of ``potential``, for trajectories at this level."""
         size = self.tilt.kick_size(self.theta, level, step_size)
 
         def kick(state: ChainState) -> Vector:
             assert state.grad is not None  # kernels that take trajectories ask for gradients
             factor = size(state.energy)
-            tilted = jnp.where(factor == 0.0, 0.0, factor * state.grad)  # no force at beta = 0, defined or not
+            tilted = jnp.where(factor == 0.0, 0.0, factor * state.grad)  # no force at beta = 0, even where it is nan
             if state.base is None:
                 return tilted
             assert state.base.grad is not None
@@ -121,11 +121,11 @@ class TiltedTarget:
         return kick
 
     def decision(self, state: ChainState, level: Level) -> Energy:
-        """Return the tilted energy, on which a proposal is accepted or rejected."""
+        """Return the tilted energy, which decides whether a proposal is accepted."""
         return _plus_base(self.tilt.decision(self.theta, state.energy, level), state)
 
     def tilted_energy(self, state: ChainState) -> Energy:
-        """Return base(x) + E(x) + Theta(E(x)), -log of the tilted density with all levels together."""
+        """Return base(x) + E(x) + Theta(E(x)), -log of the tilted density over all levels."""
         return _plus_base(self.tilt.tilted(self.theta, state.energy), state)
 
 

@@ -1,4 +1,4 @@
-"""theta: learnt by stochastic approximation, re-centred, averaged, frozen; and the region masses it stands for."""
+"""The vector theta: learnt by stochastic approximation, re-centred, averaged and frozen; and the region masses."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ COMPACT_SET = 1e4
 
 
 class ThetaState(NamedTuple):
-    """All that is known of theta: (regions,) where chains share it, (chains, regions) where each has its own."""
+    """The state of theta: (regions,) if chains share it, (chains, regions) if each has its own."""
 
     theta: Float[Array, "*own regions"]
     visits: Int[Array, "*own regions"]
     """The number of states counted in each region."""
     seen: Float[Array, "*own regions"]
-    """The sum of the memberships that theta has learnt from."""
+    """The sum of the memberships from which theta has learnt."""
     average: Float[Array, "*own regions"]
     """The mean of theta over ``num_averaged`` iterations."""
     num_averaged: Int[Array, ""]
@@ -35,9 +35,9 @@ def init_theta(theta: Float[Array, "*own regions"]) -> ThetaState:
 
 
 def visit_clock(seen: Float[Array, "*own regions"], desired: Float[Array, " regions"]) -> Float[Array, ""]:
-    """Return the time theta has had by the clock of the region seen least: t if all were seen as often as desired.
+    """Return the learning time of theta, set by its least visited region; t if all were visited as often as desired.
 
-    ``seen`` is the sum of the memberships over t iterations, ``desired`` is pi.
+    ``seen`` is the sum of the memberships over t iterations; ``desired`` is pi.
     """
     return jnp.min(seen / desired)
 
@@ -60,8 +60,8 @@ def learn_theta(
 ) -> ThetaState:
     """Return theta_{t+1} = theta_t + a_{t+1} (e_{t+1} - pi), re-centred.
 
-    e_{t+1} is where the chains are after the decision, ``membership``. A theta shared by all chains learns from the
-    mean of e over them. ``gain`` is a_{t+1}, ``desired`` is pi.
+    e_{t+1} is ``membership``, the position of the chains after the decision. A theta shared by all chains learns from
+    the mean of e over them. ``gain`` is a_{t+1}; ``desired`` is pi.
     """
     if state.theta.ndim == 1:
         membership = pool(membership)
@@ -76,7 +76,7 @@ def count_visits(state: ThetaState, region: Int[Array, " chains"]) -> ThetaState
 
 
 def average_theta(state: ThetaState, take: Bool[Array, ""] | bool) -> ThetaState:
-    """Update the running mean of theta, its additive constant removed, if ``take`` holds for this iteration."""
+    """Update the running mean of theta if ``take`` holds for this iteration; its additive constant is removed."""
     visited = state.visits > 0
     level = jnp.sum(state.theta * visited, -1, keepdims=True) / jnp.maximum(1, jnp.sum(visited, -1, keepdims=True))
     count = state.num_averaged + jnp.asarray(take, jnp.int32)
@@ -85,10 +85,10 @@ def average_theta(state: ThetaState, take: Bool[Array, ""] | bool) -> ThetaState
 
 
 def freeze_theta(theta: np.ndarray, visits: np.ndarray) -> np.ndarray:
-    """Return the theta to hold fixed while draws are made.
+    """Return the theta to hold fixed while sampling.
 
-    A region that was never visited takes the value of the nearest one that was: adaptation pushes theta down there
-    without end, and frozen so low it would hold a chain that stumbled in.
+    A region that was never visited takes the value of the nearest visited one. Adaptation lowers theta there without
+    bound, and such a low value would trap a chain that strays into the region.
     """
     theta, visited = np.atleast_2d(theta), np.atleast_2d(visits) > 0
     filled = theta.copy()
@@ -103,10 +103,10 @@ def freeze_theta(theta: np.ndarray, visits: np.ndarray) -> np.ndarray:
 def expected_frequency(
     desired: Float[Array, " regions"], visited: Bool[Array, "*own regions"]
 ) -> Float[Array, "*own regions"]:
-    """Return pi_i + nu where E_i is not empty, and 0 where it is.
+    """Return pi_i + nu if E_i is not empty, else 0.
 
-    nu = (sum of pi over empty regions) / (m - m_0), m_0 the number of empty regions. Those never visited count as
-    empty.
+    nu = (sum of pi over empty regions) / (m - m_0), where m_0 is the number of empty regions. A region that was never
+    visited counts as empty.
     """
     empty = jnp.where(visited, 0.0, desired).sum(-1, keepdims=True)
     nu = empty / jnp.maximum(1, visited.sum(-1, keepdims=True))
@@ -114,7 +114,7 @@ def expected_frequency(
 
 
 def desired_frequencies(desired: object, num_regions: int) -> Float[Array, " regions"]:
-    """Return pi: uniform for None, else what was asked for, normalised; raise ``ValueError`` if that will not do."""
+    """Return pi: uniform for None, else ``desired`` normalised; raise ``ValueError`` if it is invalid."""
     if desired is None:
         return jnp.full(num_regions, 1.0 / num_regions)
     must, todo = f"desired must have one entry for each of the {num_regions} regions", "pass a vector of this length"

@@ -1,9 +1,10 @@
-"""How the vector theta becomes a function Theta of the energy: exp(-U - Theta(U)) is what is sampled.
+"""Tilts: ways to turn the vector theta into a function Theta of the energy; chains sample exp(-U - Theta(U)).
 
-Every tilt answers the same questions. About a draw: ``bias``, its log weight Theta(U); ``membership``, where it is
-(sums to 1). About a move: ``draw_level``, what is drawn before it; ``potential``, the energy that drives the
-trajectory; ``kick_size``, the derivative of that in U, times the step size; ``decision``, the energy on which the end
-point is accepted or rejected.
+Every tilt describes a draw: ``bias`` is its log weight Theta(U), and ``membership`` a probability over the regions.
+
+It also describes a move. ``draw_level`` draws a level before it. ``potential`` is the energy that drives the
+trajectory, and ``kick_size`` its derivative in U times the step size. ``decision`` is the energy that decides whether
+the end point is accepted.
 """
 
 from __future__ import annotations
@@ -23,28 +24,28 @@ from sahmc.tilt.partition import EnergyPartition, TemperatureLadder
 Theta = Float[Array, " regions"]
 """One number for each region."""
 Thetas = Float[Array, "*own regions"]
-"""The same of all chains or, with a leading axis, of each."""
+"""A theta shared by all chains or, with a leading axis, one for each."""
 Visited = Bool[Array, " regions"]
 """Whether each region was visited."""
 Energy = Float[Array, ""]
-"""One real number of one chain: an energy, or what is added to or compared with energies."""
+"""A real number of one chain: an energy, or a number that is added to or compared with energies."""
 Level = Int[Array, ""]
-"""The number of a region or level, counted from 0."""
+"""The index of a region or level, from 0."""
 
 
 Place = Level | int
-"""The number of a region, in the compiled loop or as a plain number."""
+"""The index of a region, as a traced or a plain integer."""
 Flag = Bool[Array, ""]
-"""Whether something holds of one chain."""
+"""Whether something holds for one chain."""
 
 
 class Tilt(ABC):
-    """The interface, and what most tilts share: nothing is drawn before a move, -grad U drives it."""
+    """The interface of a tilt. By default no level is drawn before a move, and -grad U drives it."""
 
     name: ClassVar[str]
-    """The name by which a user asks for it."""
+    """The name you pass to select it."""
     partition_type: ClassVar[type | None] = None
-    """The class of ``partition``; None for a tilt that has none."""
+    """The class of ``partition``; None for a tilt without one."""
 
     @property
     @abstractmethod
@@ -62,55 +63,55 @@ class Tilt(ABC):
 
     @abstractmethod
     def membership(self, theta: Theta, energy: Energy) -> Theta:
-        """Return e, where a draw is: a probability over the regions."""
+        """Return e, the membership of a draw: a probability over the regions."""
 
     @abstractmethod
     def region(self, theta: Theta, energy: Energy, level: Level) -> Level:
-        """Return the one region, node or level to which a draw is counted; ``level`` is that of the move before."""
+        """Return the region, node or level in which a draw is counted; ``level`` is that of the preceding move."""
 
     def draw_level(self, uniform: Energy, theta: Theta, energy: Energy) -> Level:
-        """Draw the level at which the next move runs, by a ``uniform`` number between 0 and 1: here always 0."""
+        """Draw the level of the next move from a ``uniform`` number between 0 and 1; always 0 by default."""
         return jnp.zeros((), jnp.int32)
 
     def at_ends(self, theta: Theta, energy: Energy, region: Level, bottom: Place, top: Place) -> tuple[Flag, Flag]:
-        """Tell whether a chain counted in ``region`` is at the ``bottom``, and whether it is at the ``top``."""
+        """Return whether a chain counted in ``region`` is at the ``bottom``, and whether it is at the ``top``."""
         return region <= bottom, (region >= top) & (top > bottom)
 
     def potential(self, theta: Theta, energy: Energy, level: Level) -> Energy:
-        """Return the energy that drives a trajectory at this level: here U."""
+        """Return the energy that drives a trajectory at this level; U by default."""
         return energy
 
     def kick_size(self, theta: Theta, level: Level, step_size: Energy) -> Callable[[Energy], Energy]:
-        """Return the function U -> step_size * derivative of ``potential`` in U, prepared once for a trajectory."""
+        """Return the function U -> step_size * derivative of ``potential`` in U, made once for each trajectory."""
         return lambda energy: step_size
 
     def decision(self, theta: Theta, energy: Energy, level: Level) -> Energy:
-        """Return the energy on which the end point of a move is accepted or rejected: here U + Theta(U)."""
+        """Return the energy that decides whether the end point of a move is accepted; U + Theta(U) by default."""
         return self.tilted(theta, energy)
 
     def tilted(self, theta: Theta, energy: Energy) -> Energy:
-        """Return U + Theta(U), -log of what the tilt makes of exp(-U), up to a constant."""
+        """Return U + Theta(U), -log of the tilted density up to a constant."""
         return energy + self.bias(theta, energy)
 
     def log_normaliser(self, theta: Theta, desired: Theta, visited: Visited) -> Energy:
-        """Return the log of the mean weight a draw would have were theta exact, log sum_i pi_i exp(theta_i).
+        """Return log sum_i pi_i exp(theta_i), the log of the mean weight of draws if theta were exact.
 
-        Weights under different theta compare after division by it. Regions never visited are left out of the sum,
-        because theta falls there without bound and lifts the others.
+        Divide weights by this mean to compare them under different theta. The sum leaves out regions that were never
+        visited: theta falls there without bound and raises the others.
         """
         return jax.nn.logsumexp(jnp.where(visited, theta + jnp.log(desired), -jnp.inf))
 
     def log_weight(self, theta: Theta, energy: Energy, desired: Theta, visited: Visited) -> Energy:
-        """Return Theta(U) - ``log_normaliser``: weights under theta of other times or chains are comparable so."""
+        """Return Theta(U) - ``log_normaliser``, comparable between times and chains with different theta."""
         return self.bias(theta, energy) - self.log_normaliser(theta, desired, visited)
 
     def log_omega(self, theta: Thetas, frequency: Thetas) -> Thetas:
-        """Return log omega_i up to one constant, from theta and how often each region is visited under it."""
+        """Return log omega_i up to a common constant, from theta and the visiting frequency of each region."""
         return theta + jnp.log(frequency)
 
 
 def _of(kind: type) -> Callable[[Any], Any]:
-    """Return the check that a partition is of a kind."""
+    """Return a function that checks the type of a partition."""
 
     def checked(partition: Any) -> Any:
         must, todo = f"the partition of this tilt must be of type {kind.__name__}", "pass one, or the name of the tilt"
@@ -128,7 +129,7 @@ class NoTilt(Tilt):
 
     @property
     def num_regions(self) -> int:
-        """One region, all of the space."""
+        """The number of regions: one, the whole space."""
         return 1
 
     def bias(self, theta: Theta, energy: Energy) -> Energy:
@@ -157,7 +158,7 @@ class StepTilt(Tilt):
 
     @property
     def num_regions(self) -> int:
-        """The number of subregions, one more than edges."""
+        """The number of subregions, one more than the number of edges."""
         return self.partition.edges.shape[-1] + 1
 
     def bias(self, theta: Theta, energy: Energy) -> Energy:
@@ -177,9 +178,9 @@ class StepTilt(Tilt):
 class LinearTilt(Tilt):
     """A tilt that interpolates theta linearly between nodes u_1 < ... < u_m and is constant outside.
 
-    The trajectory follows the flattened force -clip(1 + Theta'(U), 0, 1) grad U. That is the gradient of a function
-    of U, ``potential``, so the leapfrog stays reversible and volume preserving, and the decision, on U + Theta(U),
-    makes the move exact. Without the clip the chain freezes while the gain is large.
+    The trajectory follows the flattened force -clip(1 + Theta'(U), 0, 1) grad U. This is minus the gradient of
+    ``potential``, a function of U, so the leapfrog stays reversible and preserves volume. The decision, by
+    U + Theta(U), makes the move exact. Without the clip the chain freezes while the gain is large.
     """
 
     partition: EnergyPartition = converted(_of(EnergyPartition))
@@ -208,19 +209,19 @@ class LinearTilt(Tilt):
         return jnp.interp(energy, self._nodes(theta), theta)
 
     def membership(self, theta: Theta, energy: Energy) -> Theta:
-        """Return two hat weights (1 - f, f) on the nodes around U."""
+        """Return the interpolation weights (1 - f, f) on the two nodes around U."""
         nodes = self._nodes(theta)
         rise = jnp.clip((energy - nodes[:-1]) / jnp.diff(nodes), 0.0, 1.0)
         one = jnp.ones(1, theta.dtype)
         return jnp.concatenate([one, rise]) - jnp.concatenate([rise, 0.0 * one])
 
     def region(self, theta: Theta, energy: Energy, level: Level) -> Level:
-        """Return the number of the node nearest to U."""
+        """Return the index of the node nearest to U."""
         nodes = self._nodes(theta)
         return jnp.sum(energy > 0.5 * (nodes[1:] + nodes[:-1]), dtype=jnp.int32)
 
     def potential(self, theta: Theta, energy: Energy, level: Level) -> Energy:
-        """Return the integral of clip(1 + Theta'(U), 0, 1) over U: the energy the trajectory conserves."""
+        """Return the integral of clip(1 + Theta'(U), 0, 1) over U, the potential energy of the trajectory."""
         above = jnp.maximum(energy - self._nodes(theta), 0.0)
         return energy + jnp.sum(self._bends(theta) * above)
 
@@ -234,10 +235,10 @@ class LinearTilt(Tilt):
 class TemperedTilt(Tilt):
     """The tilt exp(-U - Theta(U)) = sum_i exp(-beta_i U - theta_i). theta_i -> C + log Z(beta_i) - log pi_i.
 
-    Before a move a level i is drawn from the responsibilities p(i | U); the move is then ordinary HMC at
-    exp(-beta_i U), with a step size of its own. That is a Gibbs step on (x, i), so it is exact for any theta.
+    Before a move, a level i is drawn from the responsibilities p(i | U). The move is then ordinary HMC on
+    exp(-beta_i U), with the step size of that level. This is a Gibbs step on (x, i), so it is exact for any theta.
 
-    At beta = 0, the prior, U does not count at all: a place of zero likelihood, U = inf, belongs to that level alone.
+    At beta = 0, the prior, U has no effect. A position of zero likelihood, U = inf, belongs to that level alone.
     """
 
     partition: TemperatureLadder = converted(_of(TemperatureLadder))
@@ -251,18 +252,18 @@ class TemperedTilt(Tilt):
 
     @property
     def step_scale(self) -> Float[Array, " levels"]:
-        """The width of a Gaussian well at each level, over that at beta = 1."""
+        """The width of a Gaussian well at each level, relative to beta = 1."""
         return self.partition.step_scale
 
     def _betas(self, theta: Thetas) -> Theta:
         return jnp.asarray(self.partition.betas, theta.dtype)
 
     def _excess(self, energy: Energy) -> Energy:
-        """Return U less the reference energy; U in what follows."""
+        """Return U minus the reference energy; the other methods write U for this."""
         return energy - jnp.asarray(self.partition.reference, energy.dtype)
 
     def _share(self, theta: Theta, energy: Energy) -> Theta:
-        """Return the responsibilities exp(-beta_i U - theta_i), not yet normalised."""
+        """Return the unnormalised responsibilities exp(-beta_i U - theta_i)."""
         logits = -_times(self._betas(theta), self._excess(energy)) - theta
         return jnp.exp(logits - jnp.max(logits))
 
@@ -280,14 +281,14 @@ class TemperedTilt(Tilt):
         return share / jnp.sum(share)
 
     def region(self, theta: Theta, energy: Energy, level: Level) -> Level:
-        """Return the level of the move before."""
+        """Return the level of the preceding move."""
         return level
 
     def at_ends(self, theta: Theta, energy: Energy, region: Level, bottom: Place, top: Place) -> tuple[Flag, Flag]:
-        """Tell whether a chain is at either end of the ladder, by its level and by its energy.
+        """Return whether a chain is at the bottom and at the top of the ladder, by its level and its energy.
 
-        Levels are drawn anew before each move, and in few dimensions even the ends overlap: a chain has arrived at one
-        only if its energy is likelier there than at the other.
+        Levels are redrawn before each move, and in few dimensions even the ends of the ladder overlap. So a chain
+        counts as at one end only if its energy is more likely there than at the other.
         """
         logits = -_times(self._betas(theta), self._excess(energy)) - theta
         colder = logits[bottom] >= logits[top]
@@ -296,7 +297,7 @@ class TemperedTilt(Tilt):
     def draw_level(self, uniform: Energy, theta: Theta, energy: Energy) -> Level:
         """Draw a level from the responsibilities p(i | U)."""
         share = self._share(theta, energy)
-        up_to = jnp.tri(share.shape[0], dtype=share.dtype) @ share  # a running sum, as the product that compiles best
+        up_to = jnp.tri(share.shape[0], dtype=share.dtype) @ share  # a running sum; this form compiles best
         return jnp.sum(up_to[:-1] < uniform * up_to[-1], dtype=jnp.int32)
 
     def potential(self, theta: Theta, energy: Energy, level: Level) -> Energy:
@@ -313,14 +314,14 @@ class TemperedTilt(Tilt):
         return self.potential(theta, energy, level)
 
     def log_normaliser(self, theta: Theta, desired: Theta, visited: Visited) -> Energy:
-        """Return theta_1 + log pi_1, of the level that is the posterior."""
+        """Return theta_1 + log pi_1; the first level is the posterior."""
         return theta[0] + jnp.log(desired[0])
 
     def log_omega(self, theta: Thetas, frequency: Thetas) -> Thetas:
-        """Return log Z(beta_i) up to one constant."""
+        """Return log Z(beta_i) up to a common constant."""
         return theta + jnp.log(frequency) - self._betas(theta) * jnp.asarray(self.partition.reference, theta.dtype)
 
 
 def _times(factor: Array, energy: Energy) -> Array:
-    """Return factor * U, which is 0 where the factor is 0, even if U is infinite."""
+    """Return factor * U; 0 if the factor is 0, even if U is infinite."""
     return jnp.where(factor == 0.0, 0.0, factor * energy)

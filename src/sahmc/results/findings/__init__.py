@@ -1,1 +1,1 @@
-"""Findings: what is wrong with a run, in words. A run without any has passed."""
+"""Findings: the problems of a run, as sentences. A run without findings has passed."""

@@ -1,4 +1,4 @@
-"""Findings on whether chains agree: R-hat, effective sample size, drift, and weights on too few draws."""
+"""Findings on the agreement of chains: R-hat, effective sample size, drift, and weight on too few draws."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from sahmc.tilt.importance import (
 )
 
 RHAT_WARNING, RHAT_ERROR = 1.1, 1.5
-"""The largest R-hat of the weighted values of a quantity without a warning, and without an error."""
+"""The maximum R-hat of weighted values before a warning, and before an error."""
 APART_ERROR = 4.0
-"""The factor by which the spread of chain means may exceed what LEAST_ESS leaves, without an error."""
+"""The maximum variance of chain means, relative to that expected at LEAST_ESS, before an error."""
 LEAST_ESS = 100
-"""The effective sample size that a standard error needs."""
+"""The minimum effective sample size for a reliable standard error."""
 DRIFT_WARNING, DRIFT_ERROR = 5.0, 10.0
-"""The most standard errors between the means of the two halves of the draws."""
+"""The maximum difference between the means of the two halves of the draws, in standard errors."""
 LEAST_EFFICIENCY = 0.02
-"""The share of the draws that the weights must leave effective."""
+"""The minimum Kish efficiency of the weights."""
 HEAVIEST_DRAW, EQUAL_SHARES = 0.1, 3.0
-"""The share of the weight that one draw may carry, and how many times an equal share it may, where draws are few."""
+"""The maximum share of the weight for a single draw; and, for few draws, the maximum multiple of an equal share."""
 
 
 def check_weights(record: RunRecord) -> Iterator[Finding]:
-    """Check that the weight does not lie on too few draws."""
+    """Check that the weight is not concentrated on too few draws."""
     weight = record.weight
     heaviest, efficiency = float(weight.max()), kish_efficiency(weight)
     if heaviest > max(HEAVIEST_DRAW, EQUAL_SHARES / weight.size):
@@ -45,9 +45,9 @@ def check_weights(record: RunRecord) -> Iterator[Finding]:
 
 
 def check_agreement(values: np.ndarray, names: list[str], weight: np.ndarray) -> Iterator[Finding]:
-    """Check R-hat, effective sample size and drift of each quantity, all weighted; the worst of each is reported.
+    """Check weighted R-hat, effective sample size and drift of all quantities, and report the worst of each.
 
-    ``values`` are arrays (chain, draw, quantity), ``names`` those of the quantities, and ``weight`` sums to 1.
+    ``values`` is an array (chain, draw, quantity), ``names`` are those of the quantities, and ``weight`` sums to 1.
     """
     mean, error = weighted_mean(values, weight)
     spread = weighted_variance(values, weight)
@@ -92,10 +92,10 @@ def check_agreement(values: np.ndarray, names: list[str], weight: np.ndarray) ->
 def _chains_differ(values: np.ndarray, names: list[str], weight: np.ndarray) -> Iterator[Finding]:
     """Check that chains agree, by the worst of the quantities.
 
-    Two numbers are looked at, because each sees what the other cannot. R-hat of the weighted values w (f - mean) sees
-    that chains carry weight of their own; where the weights vary much it hides that the means of chains differ. R-hat
-    of equal-weight rows sees that; but with many chains it exceeds 1 by about the number of half-chains over twice the
-    effective sample size, without harm, and is judged by that.
+    Two versions of R-hat are needed. R-hat of the weighted values w (f - mean) detects chains that carry different
+    weight; but if weights vary much, it hides differences between the means of chains. R-hat of equal-weight rows
+    detects these. With many chains it exceeds 1 by about the number of half-chains over twice the effective sample
+    size, which is harmless; its threshold allows for that.
     """
     mixing, apart = weighted_rhat(values, weight), split_rhat(values[resample_rows(weight, 0)])
     apart = np.where(np.isnan(apart), 1.0, apart)

@@ -1,4 +1,4 @@
-"""The examination of a run: all that can be found wrong with it."""
+"""The examination of a run for problems of all kinds."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from sahmc.results.search import check_search
 NOT_EXAMINED = Finding(
     "interrupted", ERROR, "Interrupted before it was examined: faults were not looked for.", 0.0, GO_ON
 )
-"""The finding of a run that there was no time to examine."""
+"""The finding of a run that was interrupted before its examination."""
 SAID = 200
-"""The most characters of an exception that a finding repeats."""
+"""The maximum number of characters of an exception that a finding quotes."""
 
 
 def examine(record: RunRecord, positions: Any) -> tuple[Finding, ...]:
-    """Return what is wrong with a run, errors first.
+    """Return the findings of a run, errors first.
 
-    ``positions`` is a pytree of arrays (chain, draw, ...) whose numbers are compared between chains.
+    ``positions`` is a pytree of arrays (chain, draw, ...), compared between chains.
     """
     flat, names, every = choose_quantities(positions, record.labels)
     pick = slice(None, None, every[0]), slice(None, None, every[1])
@@ -53,7 +53,7 @@ def examine(record: RunRecord, positions: Any) -> tuple[Finding, ...]:
 
 
 def guarded(what: str, check: Callable[[], Iterable[Finding]]) -> tuple[Finding, ...]:
-    """Return what a check has found or, if it failed, a finding that says so: that must not cost the draws.
+    """Return the findings of a check. If it fails, return a finding that says so, so that the draws are not lost.
 
     ``what`` is the beginning of its sentence.
     """
@@ -64,12 +64,12 @@ def guarded(what: str, check: Callable[[], Iterable[Finding]]) -> tuple[Finding,
 
 
 def not_examined(what: str, error: Exception) -> Finding:
-    """Return the finding that ``what``, the beginning of a sentence, could not be examined for an ``error``."""
+    """Return the finding that ``what``, the beginning of a sentence, could not be examined because of ``error``."""
     return failure(f"{what} could not be examined", error)
 
 
 def failure(sentence: str, error: Exception) -> Finding:
-    """Return the finding that begins with ``sentence`` and tells of an ``error`` that cost no draws."""
+    """Return the finding that begins with ``sentence`` and reports an ``error`` that did not affect the draws."""
     said = " ".join(f"{type(error).__name__}: {error}".split())[:SAID]
     whole = f"{sentence} ({said}). The draws are as they were made."
     return Finding("examination", ERROR, whole, 0.0, "Keep them with result.save(), and report this.")

@@ -1,4 +1,4 @@
-"""Findings on the ladder: round trips, the climb, theta, and the evidence that rests on them."""
+"""Findings on the ladder: round trips, the climb, theta, and the evidence that depends on them."""
 
 from __future__ import annotations
 
@@ -16,31 +16,33 @@ from sahmc.tilt.importance import error_of_mean
 from sahmc.tilt.tilts import TemperedTilt
 
 THETA_SWING = 0.5
-"""The nats by which theta may move in a 64th of the drawing while it goes on learning."""
+"""The maximum change of theta in a 64th of the draws while it is still learning, in nats."""
 THETA_GAP = 0.5
-"""The nats by which two halves of the chains may disagree on theta."""
+"""The maximum disagreement on theta between two halves of the chains, in nats."""
 HOME_WARNING, HOME_ERROR = 0.1, 0.01
-"""The least visits to beta = 1, over those desired."""
+"""The minimum ratio of observed to desired visits at beta = 1, before a warning and before an error."""
 LEAST_ROUND_TRIPS = 10
-"""The round trips that all chains together should make, where there is somewhere to travel."""
+"""The minimum number of round trips of all chains together, unless the ladder is short."""
 FEW_JUMPS = 100
-"""The accepted jumps of each chain that make up for missing round trips; fewer of all together are hardly any."""
+"""The number of accepted jumps per chain that makes up for missing round trips.
+
+If all chains together have fewer, jumps are negligible."""
 FEWEST_TRIPS = 5
-"""The round trips without which the evidence is not known, where there is somewhere to travel."""
+"""The minimum number of round trips for the evidence to be known, unless the ladder is short."""
 EVIDENCE_GAP, EVIDENCE_ERRORS = 0.05, 4.0
-"""The nats, and the standard errors more, by which two estimates of the log evidence may differ."""
+"""The tolerated difference between two estimates of the log evidence: nats, plus a multiple of the standard error."""
 SHORT_LADDER = 0.3
-"""The overlap of the ends of a ladder from which on there is nowhere to travel."""
+"""The minimum overlap of the ends of a ladder at which it counts as short, with no distance to travel."""
 LOW_TOP = 3.0
-"""The temperature below which a ladder that heavy tails end is no look-out for other modes."""
+"""The minimum top temperature at which a ladder cut short by heavy tails can still reveal other modes."""
 MANY_MODES = 20
-"""The known modes from which on a search that still brought new ones is reported; where there are few, points of one
-that bends were taken for several."""
+"""The minimum number of known modes for which an unfinished search is reported.
+
+With fewer modes, the new ones are usually points of a single curved mode."""
 GOOD_OVERLAP = 0.8
-"""The share of the draws of a reference that would do for draws of the posterior from which on its tails are good
-enough."""
+"""The minimum overlap of posterior and reference at which the tails of the reference are good enough."""
 LEAST_RUNGS = 10
-"""The number of temperatures that the climb should have."""
+"""The minimum number of temperatures of the climb."""
 
 
 def check_ladder(record: RunRecord) -> Iterator[Finding]:
@@ -101,7 +103,7 @@ def check_ladder(record: RunRecord) -> Iterator[Finding]:
             "Give prior and likelihood apart, as a sahmc.Model, or raise draws.",
         )
     if record.settings["reference"]:
-        return  # heat is not what joins the modes
+        return  # the reference, not a high temperature, joins the modes
     if climb.ran_away and climb.hottest < LOW_TOP and len(climb.down) > 2:
         yield Finding(
             "tails",
@@ -123,9 +125,9 @@ def check_ladder(record: RunRecord) -> Iterator[Finding]:
 
 
 def check_theta(record: RunRecord, every: tuple[int, int]) -> Iterator[Finding]:
-    """Check that two halves of the chains visit the levels alike under a frozen theta, and beta = 1 often enough.
+    """Check that, under a frozen theta, two halves of the chains visit levels equally and beta = 1 often enough.
 
-    ``every`` is (i, j) to look at every i-th chain and every j-th draw.
+    ``every`` is (i, j) to use every i-th chain and every j-th draw.
     """
     swing = record.learnt.swing
     if record.settings["adapt"] == "always" and swing > THETA_SWING:
@@ -156,7 +158,7 @@ def check_theta(record: RunRecord, every: tuple[int, int]) -> Iterator[Finding]:
             "Raise tune.",
         )
     home = float(member[..., 0].mean() / record.learnt.desired[0])
-    if home < HOME_WARNING and isinstance(record.tilt, TemperedTilt):  # of a step tilt, the lowest regions may be empty
+    if home < HOME_WARNING and isinstance(record.tilt, TemperedTilt):  # lowest regions of a step tilt may be empty
         yield Finding(
             "theta",
             ERROR if home < HOME_ERROR else WARNING,
@@ -167,7 +169,7 @@ def check_theta(record: RunRecord, every: tuple[int, int]) -> Iterator[Finding]:
 
 
 def _short_ladder(record: RunRecord) -> bool:
-    """Tell whether the two ends of the ladder overlap so far that there is nowhere to travel."""
+    """Return whether the two ends of the ladder overlap by more than SHORT_LADDER."""
     if record.learnt.theta.ndim > 1 or not isinstance(record.tilt, TemperedTilt):
         return False
     member = membership(record, (1, max(1, record.draws.energy.shape[1] // 200)))
@@ -176,7 +178,7 @@ def _short_ladder(record: RunRecord) -> bool:
 
 
 def check_evidence(record: RunRecord) -> Iterator[Finding]:
-    """Check that the log evidence has something to stand on: chains that travelled, and two estimators that agree."""
+    """Check that the log evidence is supported: chains have travelled, and two estimators agree."""
     mass = record.prior_mass
     if mass is not None and not mass[1] < MASS_ERROR and (record.bridge is not None or knows_evidence(record)):
         words = "The log evidence is not known: the mass of the prior could not be measured. The draws do not need it."
@@ -203,5 +205,5 @@ def check_evidence(record: RunRecord) -> Iterator[Finding]:
 
 
 def _several_modes(record: RunRecord) -> bool:
-    """Tell whether several modes are known, or none were looked for: then masses depend on the ladder."""
+    """Return whether several modes are known, or there was no search: then masses depend on the ladder."""
     return record.warmup.num_modes > 1 or record.warmup.climb is None or record.warmup.power is None

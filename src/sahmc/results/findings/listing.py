@@ -1,4 +1,4 @@
-"""The findings of a run as a person reads them: a verdict, then what was seen and what to do."""
+"""The findings of a run as text: a verdict, then each problem with advice."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class Findings(tuple[Finding, ...]):
 
 
 def _as_text(finding: Finding) -> str:
-    """Return a finding in two sentences, each on lines of its own."""
+    """Return a finding as two sentences, each on separate lines."""
     seen = wrapped(f"{finding.severity}: {finding.sentence}")
     return f"{seen}\n{wrapped(f'    {finding.advice} [{finding.code}]')}"
 
 
 def as_list(findings: Iterable[Finding]) -> str:
-    """Return findings as an HTML list; nothing if there are none."""
+    """Return findings as an HTML list; empty if there are none."""
     items = "".join(
         f"<li><b>{severity}</b>: {sentence} <i>{advice}</i> <code>{code}</code></li>"
         for code, severity, sentence, _, advice in ([html.escape(str(x)) for x in f] for f in findings)

@@ -1,4 +1,4 @@
-"""Findings on modes: those with too little mass, and those that too few chains have seen."""
+"""Findings on modes: modes with too little mass, and modes that too few chains visited."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ from sahmc.results.records import Finding, ModeAssignment, RunRecord
 from sahmc.results.relabelling import known_symmetries
 
 LEAST_MASS = 0.01
-"""The mass from which a mode counts."""
+"""The minimum mass of a mode that is checked."""
 SEEN_BY = 0.25
-"""The share of the chains that must have seen a mode."""
+"""The minimum share of the chains that must have visited a mode."""
 MODES_NAMED = 4
-"""The number of rarely seen modes that are named; the rest are counted."""
+"""The maximum number of rarely visited modes that are named; the rest are counted."""
 EXPECTED_MASS, UNSEEN_MASS = 0.2, 0.05
-"""The mass expected of a mode, by its depth and width, from which it is reported that draws hold a tenth of it or less,
-and the mass from which it is reported that no chain ever came there."""
+"""The minimum expected mass for a report, where a mode's depth and width give its expected mass.
+
+The first is for modes with less than a tenth of that mass in the draws, the second for modes that no chain visited."""
 QUANTITIES_NAMED, NAMING_DRAWS = 2, 1000
-"""The number of quantities by which a mode is told from the others, and of draws that tell where it is."""
+"""The number of quantities that describe the position of a mode, and of draws used to compute them."""
 
 
 def name_modes(record: RunRecord) -> list[str]:
-    """Return what to call each mode in a sentence: its label and, where it has draws, its place.
+    """Return the name of each mode in a sentence: its label and, if it has draws, its position.
 
-    That is the mean within it of the quantities in which modes differ most, from some draws of equal weight.
+    The position is the mean of the quantities in which modes differ most, from some equal-weight draws.
     """
     seen = record.modes
     if seen is None:
@@ -55,10 +56,10 @@ def name_modes(record: RunRecord) -> list[str]:
 
 
 def missed_modes(record: RunRecord) -> np.ndarray:
-    """Return the lowest points (mode, dim) of modes that the warm-up did not know and whose mass is not known.
+    """Return the lowest points (mode, dim) of modes that the warm-up missed and whose mass is therefore unknown.
 
-    That is, of those for which ``check_modes`` has an error, if they are few; none where there are more modes than can
-    be known.
+    These are the modes for which ``check_modes`` reports an error, if they are few. There are none if there are too
+    many modes to list.
     """
     seen, reference = record.modes, record.warmup.reference
     if seen is None or not seen.complete or (reference is not None and reference.shifts):
@@ -76,11 +77,11 @@ def check_modes(
     countless: bool = False,
     names: Sequence[str] | None = None,
 ) -> Iterator[Finding]:
-    """Check for modes with too little mass, and for modes that too few chains have seen.
+    """Check for modes with too little mass, and for modes that too few chains visited.
 
-    ``mass`` and ``chains`` hold the mass of each mode and the number of chains that saw it, out of ``total``.
-    ``countless`` tells that there are more modes than can be known and chains have other ways to all of them, so that a
-    mode found late is no error. ``names`` are what the modes are called, their labels if None.
+    ``mass`` and ``chains`` hold the mass of each mode and the number of chains that visited it, out of ``total``.
+    ``countless`` means that there are too many modes to list but chains can reach all of them, so a mode found late is
+    not an error. ``names`` are the names of the modes, their labels if None.
     """
     names = [f"mode {k}" for k in range(len(mass))] if names is None else names
     if not seen.complete:
@@ -104,7 +105,7 @@ def check_modes(
                 "Chains may not find their way into it: raise tune and draws, and leave jumps on.",
             )
     rare = np.flatnonzero((mass >= LEAST_MASS) & (chains < SEEN_BY * total))
-    rare = rare[np.lexsort([-mass[rare], seen.known[rare]])]  # those found late first, then by mass
+    rare = rare[np.lexsort([-mass[rare], seen.known[rare]])]  # late ones first, then by mass
     for k in rare[:MODES_NAMED]:
         late = "" if seen.known[k] else ", and found only while draws were made, so its mass is not known"
         yield Finding(

@@ -1,4 +1,4 @@
-"""Findings on how the run went: interruption, divergences, trajectories, precision."""
+"""Findings on the course of the run: interruption, divergences, trajectories, rounding."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from sahmc.results.records import Finding, RunRecord
 from sahmc.results.warmup_record import FEWEST_CHAINS
 
 DIVERGING_WARNING, DIVERGING_ERROR = 0.02, 0.1
-"""The largest shares of trajectories at beta = 1 that may diverge."""
+"""The maximum share of divergences at beta = 1, before a warning and before an error."""
 DEEPEST_SHARE = 0.05
-"""The largest share of trajectories that may be cut off at the largest depth."""
+"""The maximum share of trajectories cut off at the maximum depth."""
 COARSE_WARNING, COARSE_ERROR = 0.05, 0.3
-"""The nats by which neighbouring numbers of the size of the energy may be apart."""
+"""The maximum spacing of floating-point numbers at the size of the energy, in nats."""
 FAR = 1e30
-"""The size of a coordinate that no posterior has."""
+"""The threshold for a coordinate so large that no posterior reaches it."""
 FAILED_WARNING, FAILED_ERROR = 0.1, 0.5
-"""The largest shares of moves whose implicit steps may fail."""
+"""The maximum share of moves with failed implicit steps, before a warning and before an error."""
 
 
 def _flat(record: RunRecord) -> bool:
-    """Tell whether the log density never changed though chains met no wall, short of the largest numbers there are."""
+    """Return whether the log density is constant, and nothing but the range of numbers bounds the space."""
     draws, inside = record.draws, np.isfinite(record.draws.log_density)
     if np.ptp(draws.log_density[inside]) > 0:
         return False
     far = max((float(np.abs(leaf).max()) for leaf in draws.leaves if leaf.size), default=0.0)
-    # of the draws of a reference some lie behind a wall
+    # some draws from a reference lie outside the support
     no_wall = inside.all() and (record.settings["reference"] or not np.any(draws.acceptance_rate < 0.5))
     return far > FAR or bool(no_wall)
 
 
 def check_moves(record: RunRecord) -> Iterator[Finding]:
-    """Check how the run went: interruption, divergences, too few chains."""
+    """Check the course of the run: interruption, divergences, too few chains."""
     settings, chains = record.settings, record.draws.energy.shape[0]
     if settings["interrupted"]:
         made, asked = record.draws.energy.shape[1], settings["draws"]
@@ -95,7 +95,7 @@ def _trajectories(record: RunRecord) -> Iterator[Finding]:
 
 
 def _precision(record: RunRecord) -> Iterator[Finding]:
-    """Check that the energy of the posterior is known to a small part of a nat."""
+    """Check that rounding of the posterior energy is a small part of a nat."""
     cold = record.weight > 0
     for energy in (record.draws.energy, record.draws.log_density):
         values = np.abs(energy[cold])

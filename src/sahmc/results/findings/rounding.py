@@ -1,4 +1,4 @@
-"""Whether rounding is what is wrong with a run."""
+"""Findings on rounding errors of the log density."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from sahmc.results.findings.words import ERROR
 from sahmc.results.records import Finding
 
 PLACED = 3
-"""The number of variables that tell where the log density is off."""
+"""The number of variables that describe where the log density is wrong."""
 
 
 def check_rounding(off: float, values: Any, known: Labels) -> Iterator[Finding]:
-    """Check that the log density is nowhere ``off`` by nats, for rounding; ``values`` are the variables at the worst.
+    """Check that rounding errors do not falsify the log density.
 
-    ``known`` has the names of their dims and coords.
+    ``off`` is the largest error found, in nats; 0 if none matters. ``values`` are the variables at that point, and
+    ``known`` their dims and coords.
     """
     if off > 0:
         numbers = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(values)])

@@ -1,4 +1,4 @@
-"""Findings on symmetries that are none."""
+"""Findings on symmetries that do not hold."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from sahmc.results.records import Finding
 
 
 def check_symmetry(changed: int, looked: int, refuted: tuple[str, ...] = ()) -> Iterator[Finding]:
-    """Check that the symmetries that a run used leave the log density of its draws as it is.
+    """Check that the symmetries used by a run leave the log density of its draws unchanged.
 
-    It is another at the copies of ``changed`` draws, of those ``looked`` at. ``refuted`` are symmetries that were given
-    and that the warm-up found not to hold.
+    The log density changed at the copies of ``changed`` out of ``looked`` draws. ``refuted`` are symmetries that the
+    user gave but the warm-up found not to hold.
     """
     if changed:
         yield Finding(

@@ -1,4 +1,4 @@
-"""The words that findings share."""
+"""Text shared by findings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Log densities with known answers, and the suite of them that every release is held to."""
+"""Log densities with known answers, and the suite of them that every release must pass."""
 
 from __future__ import annotations
 
@@ -48,4 +48,4 @@ SUITE: dict[str, Callable[[], Target]] = {
     "logistic": hierarchical_logistic,
     "wall": wall,
 }
-"""Every target of the suite by its name; each is built when called."""
+"""All targets of the suite by name; each is built when called."""

@@ -1,7 +1,7 @@
-"""Models whose marginal likelihood is known, prior and likelihood apart; most have a uniform prior in a box.
+"""Models with a known marginal likelihood and a separate prior, which for most is uniform in a box.
 
-Truths come from closed forms or quadrature. The definitions are those in common use with nested samplers: Feroz and
-Hobson's shells and eggbox, Beaujean and Caldwell's LogGamma, Rastrigin, Rosenbrock, spike and slab, and coin flips.
+True values come from closed forms or quadrature. The definitions are those in common use with nested samplers: Feroz
+and Hobson's shells and eggbox, Beaujean and Caldwell's LogGamma, Rastrigin, Rosenbrock, spike and slab, and coin flips.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ Variables = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class EvidenceTarget:
-    """A model, its log marginal likelihood, and expectations that are known."""
+    """A model, its log marginal likelihood, and known expectations."""
 
     name: str
     model: Model
-    """The model, whose chains start from its prior."""
+    """The model; chains start from its prior."""
     log_evidence: float
     """The log of the integral of prior times likelihood."""
     answers: Callable[[Variables], jax.Array]
-    """A function of the variables whose expectation, ``truth``, is known."""
+    """A function of the variables with the known expectation ``truth``."""
     truth: np.ndarray
 
     def mass_z(self, found: Any) -> np.ndarray:
-        """Return the errors of ``result.expectation(target.answers)`` in its own standard errors."""
+        """Return the errors of ``result.expectation(target.answers)`` in units of its standard errors."""
         must, todo = "found must be an expectation", "pass result.expectation(target.answers)"
         require(hasattr(found, "mean") and hasattr(found, "mcse"), must, found, todo)
         return (np.asarray(found.mean) - self.truth) / np.maximum(np.asarray(found.mcse), 1e-12)
@@ -68,7 +68,7 @@ def eggbox(dim: int) -> EvidenceTarget:
 
 
 def shells(dim: int) -> EvidenceTarget:
-    """Return two Gaussian shells on [-6, 6]^dim, of radius 2 and width 0.1 about (+-3.5, 0, ...)."""
+    """Return two Gaussian shells on [-6, 6]^dim, of radius 2 and width 0.1, centred at (+-3.5, 0, ...)."""
     centre = jnp.zeros((2, dim)).at[:, 0].set(jnp.array([-3.5, 3.5]))
 
     def log_likelihood(x: jax.Array) -> jax.Array:
@@ -136,7 +136,7 @@ def spike_and_slab(dim: int) -> EvidenceTarget:
 
 
 def coin_flips(flips: int, heads: int) -> EvidenceTarget:
-    """Return p1, p2 ~ U(0, 1) and ``heads`` ~ Binomial(``flips``, p1 p2): a thin curved ridge if there are many."""
+    """Return p1, p2 ~ U(0, 1), ``heads`` ~ Binomial(``flips``, p1 p2): with many flips, a thin curved ridge."""
     from scipy.special import digamma, gammaln
 
     constant = float(gammaln(flips + 1) - gammaln(heads + 1) - gammaln(flips - heads + 1))
@@ -163,7 +163,7 @@ def half_normal() -> EvidenceTarget:
 
 
 def plateau(dim: int) -> EvidenceTarget:
-    """Return L = 1 within a ball of radius 1 and 0 outside, on [-2, 2]^dim: hard walls about a flat floor."""
+    """Return L = 1 within a ball of radius 1 and 0 outside, on [-2, 2]^dim: a plateau with hard walls."""
     model = in_box(lambda x: jnp.where(jnp.sum(x**2) > 1.0, -jnp.inf, 0.0), -2.0, 2.0, dim)
     volume = 0.5 * dim * math.log(math.pi) - math.lgamma(0.5 * dim + 1) - dim * math.log(4)
     return EvidenceTarget(f"plateau-{dim}", model, volume, lambda v: v["x"], np.zeros(dim))
@@ -175,7 +175,7 @@ def _where(condition: jax.Array) -> jax.Array:
 
 
 def _nothing(variables: Variables) -> jax.Array:
-    """Return no answers at all."""
+    """Return an empty vector, for a target without known expectations."""
     return jnp.zeros(0)
 
 
@@ -192,4 +192,4 @@ EVIDENCE: dict[str, Callable[[], EvidenceTarget]] = {
     "plateau-2": lambda: plateau(2),
     "plateau-5": lambda: plateau(5),
 }
-"""Every target by its name; each is built when called."""
+"""All targets by name; each is built when called."""

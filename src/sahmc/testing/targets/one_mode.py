@@ -1,4 +1,4 @@
-"""One mode, and trouble of other kinds: correlation, curvature, funnels, walls, a real model."""
+"""Targets with one mode and other difficulties: correlation, curvature, funnels, walls, a real model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sahmc.testing.targets.target import Target
 
 
 def gaussian(dim: int = 10, correlation: float = 0.9) -> Target:
-    """Return a Gaussian of zero mean, unit variances and correlation^|i - j| between coordinates i and j."""
+    """Return a Gaussian with zero mean, unit variances and correlation^|i - j| between coordinates i and j."""
 
     def log_density(x: Any) -> Any:
         step = (x[1:] - correlation * x[:-1]) / np.sqrt(1 - correlation**2)
@@ -48,7 +48,7 @@ def funnel(dim: int = 10, sd: float | int = 3.0) -> Target:
 
 
 def wall() -> Target:
-    """Return a half normal, a uniform on (-1, 1) and a normal, whose log density is -inf outside."""
+    """Return a half normal, a uniform on (-1, 1) and a normal; the log density is -inf outside the support."""
 
     def log_density(x: Any) -> Any:
         inside = (x[0] > 0) & (jnp.abs(x[1]) < 1)
@@ -62,8 +62,8 @@ def wall() -> Target:
 def hierarchical_logistic() -> Target:
     """Return a logistic regression with a random intercept for each of 8 groups, uncentred.
 
-    Positions are (mu, log tau, 2 slopes, z_1 .. z_8). The data are made with a fixed seed. Reference values are from
-    plain HMC, 64 chains of 40 000 draws (``benchmarks/reference.py``), with a standard error of at most ``error``.
+    Positions are (mu, log tau, 2 slopes, z_1 .. z_8). The data are simulated with a fixed seed. Reference values come
+    from plain HMC, 64 chains of 40 000 draws (``benchmarks/reference.py``), with standard errors of at most ``error``.
     """
     groups, size = 8, 25
     rng = np.random.default_rng(20)

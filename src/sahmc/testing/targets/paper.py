@@ -1,4 +1,4 @@
-"""The three targets of the paper with known answers: the mixture, eight modes, the sensor network."""
+"""The three targets of the paper that have known answers: the mixture, eight modes, the sensor network."""
 
 from __future__ import annotations
 
@@ -68,11 +68,11 @@ def eight_modes(dim: int = 11, edge: float | int = 10.0) -> Target:
 
 
 def sensor_network() -> Target:
-    """Return the posterior of where four sensors are (section 4.3), d = 8.
+    """Return the posterior of the locations of four sensors (section 4.3), d = 8.
 
-    The data are noisy distances, to each other and to two known sensors, as in Ahn, Chen and Welling (2013) and Tak,
-    Meng and van Dyk (2018). Modes are the sides of the line through the known sensors on which sensors 1 and 3 lie:
-    (--), (-+), (+-), (++). Reference values come from long runs of parallel tempering.
+    The data are noisy distances between these sensors and to two known ones, as in Ahn, Chen and Welling (2013) and
+    Tak, Meng and van Dyk (2018). There are four modes, (--), (-+), (+-) and (++): on which side of the line through the
+    known sensors do sensors 1 and 3 lie? Reference values come from long runs of parallel tempering.
     """
     known = np.array([[0.5, 0.3], [0.3, 0.7]])
     spread, noise = 0.3, 0.02

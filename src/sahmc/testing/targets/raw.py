@@ -1,7 +1,7 @@
-"""Raw log densities as people write them, with answers that are exact: by symmetry, by closed form or by enumeration.
+"""Raw log densities as users write them, with exact answers by symmetry, by closed form or by enumeration.
 
-Data are drawn anew from a fixed seed whenever a target is built. Where copies of one mode are exchangeable, the mass of
-each is known, and nothing else.
+Data are simulated from a fixed seed whenever a target is built. For exchangeable copies of one mode, only the mass of
+each is known.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from sahmc.testing.targets.target import Target, nearest
 
 
 def _copies(name: str, log_density: Any, start: Any, mode: Any, num: int) -> Target:
-    """Return a target of which only this is known: ``num`` modes that are copies of each other."""
+    """Return a target with ``num`` modes that are copies of each other; nothing else about it is known."""
     return Target(name, log_density, np.asarray(start, float), None, None, mode, np.full(num, 1 / num))
 
 
 def _order(num: int) -> Callable[[Any], Any]:
-    """Return the function that maps ``num`` numbers to the number of the order they are in."""
+    """Return the function that maps ``num`` numbers to the index of their order, a permutation."""
     place = np.zeros((num,) * num, int)
     for i, order in enumerate(itertools.permutations(range(num))):
         place[order] = i
@@ -34,7 +34,7 @@ def _order(num: int) -> Callable[[Any], Any]:
 
 
 def _gaussians(name: str, means: np.ndarray, factors: np.ndarray, masses: np.ndarray) -> Target:
-    """Return a mixture of Gaussians N(m_k, F_k F_k') from the first of them, of known ``masses``."""
+    """Return a mixture of Gaussians N(m_k, F_k F_k') of known ``masses``; chains start in the first."""
     inverse = np.linalg.inv(factors)
     log_norm = np.log(masses) - np.linalg.slogdet(factors)[1] - 0.5 * means.shape[1] * math.log(2 * math.pi)
 
@@ -58,7 +58,7 @@ def _gaussians(name: str, means: np.ndarray, factors: np.ndarray, masses: np.nda
 
 
 def mixture_labels(components: int = 3, data: int = 200) -> Target:
-    """Return a mixture of Gaussians fitted to data: means, log sds and logits, all exchangeable; d = 3 components."""
+    """Return a mixture of Gaussians fitted to data: exchangeable means, log sds and logits; d = 3 * components."""
     rng = np.random.default_rng(1)
     centres = np.array([-3.0, 0.5, 4.0, 8.0, -7.0])[:components]
     y = rng.normal(centres[rng.integers(components, size=data)], 0.8)
@@ -76,7 +76,7 @@ def mixture_labels(components: int = 3, data: int = 200) -> Target:
 
 
 def one_factor(items: int = 10, data: int = 100) -> Target:
-    """Return a one-factor model, its scores integrated out: loadings, whose sign is free, and log sds."""
+    """Return a one-factor model with scores integrated out: loadings, of undetermined sign, and log sds."""
     rng = np.random.default_rng(2)
     loading = rng.uniform(0.6, 1.2, items)
     y = rng.normal(size=(data, 1)) * loading + 0.7 * rng.normal(size=(data, items))
@@ -115,7 +115,7 @@ def unequal_widths(dim: int = 15) -> Target:
 
 
 def correlated(dim: int = 30, condition: float | int = 100.0) -> Target:
-    """Return four Gaussians, each with a rotation of its own and variances up to ``condition`` apart."""
+    """Return four Gaussians, each with its own rotation and a condition number of ``condition``."""
     rng = np.random.default_rng(5)
     means = rng.normal(size=(4, dim)) * 6
     rotations = np.linalg.qr(rng.normal(size=(4, dim, dim)))[0]
@@ -133,7 +133,7 @@ def odd_units(dim: int = 8, range: float | int = 1e3) -> Target:
 
 
 def student_modes(dim: int = 50, modes: int = 10) -> Target:
-    """Return ``modes`` products of Student-t of two degrees at places drawn from a cube of edge 20, of equal mass."""
+    """Return ``modes`` equal products of Student's t, two degrees of freedom, at random points in a cube of edge 20."""
     centres = np.random.default_rng(7).uniform(-10, 10, (modes, dim))
     log_norm = -math.log(modes) - dim * 1.5 * math.log(2)  # a t of two degrees at 0 is 2^-1.5
 
@@ -164,7 +164,7 @@ def two_lines(data: int = 60) -> Target:
 
 
 def hidden_units(data: int = 60) -> Target:
-    """Return a network of two hidden units: each may be flipped, and both exchanged; d = 7, eight copies."""
+    """Return a network of two hidden units, which can be flipped and exchanged; d = 7, eight copies."""
     rng = np.random.default_rng(9)
     t = np.linspace(-3, 3, data)
     y = 2 * np.tanh(2 * t - 2) + 1.0 * np.tanh(1.5 * t + 3) + 0.1 * rng.normal(size=data)
@@ -183,7 +183,7 @@ def hidden_units(data: int = 60) -> Target:
 
 
 def phase_retrieval(dim: int = 10, data: int = 80) -> Target:
-    """Return a vector seen through the squares of ``data`` random projections: its sign is free."""
+    """Return a vector observed by the squares of ``data`` random projections; its sign is undetermined."""
     rng = np.random.default_rng(10)
     rows, truth = rng.normal(size=(data, dim)), rng.normal(size=dim)
     y = (rows @ truth) ** 2 + 0.5 * rng.normal(size=data)
@@ -219,7 +219,7 @@ def hidden_states(data: int = 100) -> Target:
 
 
 def two_bananas(dim: int = 6) -> Target:
-    """Return two bent Gaussians of masses 0.65 and 0.35: x_1 is bent by x_0^2, and so is x_3 by x_2^2."""
+    """Return two bent Gaussians of masses 0.65 and 0.35: x_1 is bent by x_0^2, and x_3 by x_2^2."""
     shift = np.zeros((2, dim))
     shift[1, :2] = 9.0, -6.0
 
@@ -277,7 +277,7 @@ def wells(pairs: int = 4) -> Target:
 
 
 def cauchy_location() -> Target:
-    """Return the location and log scale of Cauchy data that lie in two groups, under a flat prior; d = 2."""
+    """Return the location and log scale of Cauchy data in two groups, under a flat prior; d = 2."""
     y = np.array([-5.2, -5.0, -4.7, -5.1, 4.6, 5.0, 5.3])
 
     def log_density(x: Any) -> Any:
@@ -315,7 +315,7 @@ def wide_and_narrow(dim: int = 50) -> Target:
 
 
 def far_gaussians(dim: int = 50, modes: int = 40) -> Target:
-    """Return unit Gaussians of equal mass at places drawn from a cube of edge 80 (the GMM40 of Beyond ELBOs)."""
+    """Return unit Gaussians of equal mass, at random points in a cube of edge 80 (the GMM40 of Beyond ELBOs)."""
     means = np.asarray(jax.random.uniform(jax.random.key(0), (modes, dim), minval=-1.0, maxval=1.0) * 40, float)
     weights = np.full(modes, 1 / modes)
 
@@ -356,4 +356,4 @@ RAW: dict[str, Callable[[], Target]] = {
     "wide-and-narrow-50": wide_and_narrow,
     "far-gaussians-50": far_gaussians,
 }
-"""Every raw target by its name; each is built when called."""
+"""All raw targets by name; each is built when called."""

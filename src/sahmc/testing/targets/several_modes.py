@@ -1,4 +1,4 @@
-"""Modes of unequal width and weight, and modes with heavy tails."""
+"""Targets with modes of unequal width and weight, and with heavy tails."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def two_widths(
     distance: float | int = 8.0,
     mass: float = 0.8,
 ) -> Target:
-    """Return ``mass`` in a Gaussian of sd ``ratio`` at the origin, the rest in one of sd 1 ``distance`` away.
+    """Return two Gaussians: one with ``mass`` and sd ``ratio`` at the origin, the other with sd 1, ``distance`` away.
 
-    ``start`` says in which of the two chains begin. The target is hard for every method that heats: the volume of the
-    narrow mode falls as ratio^dim, so hot chains do not find it.
+    Chains begin in the ``start`` mode. The target is hard for all tempering methods: the relative volume of the narrow
+    mode is ratio^dim, so hot chains do not find it.
     """
     require_known(start, ("narrow", "wide"), "start")
     centres = np.zeros((2, dim))
@@ -48,10 +48,10 @@ def two_widths(
 
 
 def student_mixture(dim: int = 2, df: float | int = 4.0, distance: float | int = 20.0) -> Target:
-    """Return two multivariate Student-t, mass 0.3 at the origin and 0.7 ``distance`` away along the first axis.
+    """Return two multivariate Student's t, mass 0.3 at the origin and 0.7 ``distance`` away along the first axis.
 
     Both have ``df`` degrees of freedom. Tails are so heavy that exp(-beta U) is improper for beta <= dim / (dim + df).
-    Modes are the sides of the middle.
+    The midpoint separates the modes.
     """
     centres = np.zeros((2, dim))
     centres[1, 0] = distance

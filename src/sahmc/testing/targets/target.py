@@ -1,4 +1,4 @@
-"""What a target with known answers is."""
+"""The class of targets with known answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sahmc.tilt.importance import Expectation
 
 @runtime_checkable
 class HasExpectation(Protocol):
-    """The part of a result that is asked for here: posterior means."""
+    """The part of a result that this module needs: posterior means."""
 
     def expectation(self, fn: PositionFn | None = None) -> Expectation:
         """Return the posterior mean of ``fn`` of a position and its standard error."""
@@ -30,12 +30,12 @@ def _one_mode(position: Position) -> jax.Array:
 
 @dataclass(frozen=True)
 class Target:
-    """A log density, a start in one of its modes, and what a run must give.
+    """A log density, a start in one of its modes, and the correct answers.
 
-    ``mean`` and ``variance`` are of each coordinate, None where they are not known. ``mode`` maps one position to the
-    number of the mode it belongs to; ``masses`` are the posterior probabilities of the modes. ``error`` is the standard
-    error of these answers, where they come from a long run. ``model`` is the same density with prior and likelihood
-    apart, and ``log_normaliser`` the log of the integral of the density, None where it is not known.
+    ``mean`` and ``variance`` are those of each coordinate, None if unknown. ``mode`` maps a position to the index of
+    its mode; ``masses`` are the posterior probabilities of the modes. ``error`` is the standard error of these answers
+    if they come from a long run. ``model`` is the same density with separate prior and likelihood. ``log_normaliser``
+    is the log integral of the density, None if unknown.
     """
 
     name: str
@@ -51,17 +51,17 @@ class Target:
     log_normaliser: float | None = None
 
     def normalised(self, log_normaliser: float) -> Target:
-        """Return this target, of whose density the log of the integral is known."""
+        """Return this target with a known log integral of its density."""
         return replace(self, log_normaliser=log_normaliser)
 
     def indicators(self, position: Position) -> jax.Array:
-        """Return 1 for the mode a position belongs to and 0 for the others; the expectation is ``masses``."""
+        """Return 1 for the mode of a position and 0 for the others; the expectation is ``masses``."""
         return jax.nn.one_hot(self.mode(position), len(self.masses))
 
     def answers(self, position: Position) -> jax.Array:
-        """Return what has a known expectation, ``truth``, at a position.
+        """Return the functions with known expectations, ``truth``, at a position.
 
-        These are the coordinates, if their means are known, and, where there are several modes, the indicators.
+        These are the coordinates, if their means are known, and the indicators, if there are several modes.
         """
         if self.mean is None:
             return self.indicators(position)
@@ -75,9 +75,9 @@ class Target:
         return self.mean if len(self.masses) == 1 else np.concatenate([self.mean, self.masses])
 
     def worst_z(self, result: HasExpectation | Expectation) -> float:
-        """Return the largest error of a run, in standard errors: its own and that of the truth together.
+        """Return the largest error of a run, in units of the combined standard error of run and truth.
 
-        ``result`` may be the expectation of ``answers`` too.
+        ``result`` may also be the expectation of ``answers``.
         """
         must, todo = "result must be the result of a run, or an expectation", "pass what sahmc.sample returned"
         require(isinstance(result, (Expectation, HasExpectation)), must, result, todo)
@@ -88,6 +88,6 @@ class Target:
 
 
 def nearest(centres: Any) -> PositionFn:
-    """Return the function that maps a position to the number of the nearest of ``centres`` (centre, dim)."""
+    """Return the function that maps a position to the index of the nearest of ``centres`` (centre, dim)."""
     points = jnp.asarray(centres)
     return lambda x: jnp.argmin(jnp.sum((x - points) ** 2, axis=-1))
