@@ -13,6 +13,7 @@ import pytest
 import sahmc
 
 SOURCE = Path(sahmc.__file__).parent
+ROOMS = sorted({path.relative_to(SOURCE).parts[0] for path in SOURCE.rglob("*.py")})
 WORDS = """
 Accept Add Advance Apply Ask Assign Average Begin Build Call Carry Check Choose Climb Close Collect Combine Compare
 Complete Compute Convert Cool Copy Count Cut Decide Declare Describe Divide Draw End Estimate Evaluate Examine Extend
@@ -82,7 +83,7 @@ def faults(path: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("room", sorted({path.relative_to(SOURCE).parts[0] for path in SOURCE.rglob("*.py")}))
+@pytest.mark.parametrize("room", ROOMS)
 def test_docstrings_are_sentences(room):
     files = sorted((SOURCE / room).rglob("*.py")) if (SOURCE / room).is_dir() else [SOURCE / room]
     assert [fault for path in files for fault in faults(path)] == []
@@ -112,6 +113,14 @@ def sentences(text: str) -> list[int]:
 def test_sentences_of_pages_are_short(page):
     lengths = sentences(page.read_text())
     assert max(lengths) <= MOST_WORDS and sum(lengths) / len(lengths) <= MOST_ON_AVERAGE
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_sentences_of_docstrings_are_short(room):
+    files = sorted((SOURCE / room).rglob("*.py")) if (SOURCE / room).is_dir() else [SOURCE / room]
+    said = [(said.where, said.text) for path in files for said in docstrings(path)]
+    said += [(str(path.relative_to(SOURCE)), ast.get_docstring(ast.parse(path.read_text())) or "") for path in files]
+    assert [where for where, text in said if max(sentences(text), default=0) > MOST_WORDS] == []
 
 
 def test_a_long_sentence_is_caught():
