@@ -153,6 +153,17 @@ def test_initvals_are_constrained_values():
         made.unconstrain({"offset": 0.1, "slope": values["slope"], "scales": 0.5})
 
 
+@pytest.mark.parametrize("shape", [(1,), (8,)])
+def test_initvals_of_another_shape_are_refused(shape):
+    """One value for each chain, as NumPyro has it: broadcasting made another model of it, without a word."""
+
+    def model():
+        numpyro.sample("y", dist.Normal(numpyro.sample("m", dist.Normal(0, 1)), 1), obs=1.0)
+
+    with pytest.raises(ValueError, match=r"'m' has \(\); got .*list of such dicts"):
+        sahmc.sample(model, {"m": np.ones(shape)}, chains=8)
+
+
 def test_supports_that_move_with_the_latent_values_are_kept():
     """Where data cannot leave their support no mask is computed over them; where they can, their density is zero."""
 

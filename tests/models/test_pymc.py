@@ -136,6 +136,8 @@ def test_initvals_may_be_of_some_variables():
     np.testing.assert_allclose(made.constrain(made.unconstrain(draw))["scale"], 0.25, rtol=1e-5)
     with pytest.raises(ValueError, match=r"free variables.*'scales'"):
         made.unconstrain({"scales": 0.25})
+    with pytest.raises(ValueError, match=r"'scale' has \(\); got .*\(8,\)"):
+        made.unconstrain({"scale": np.full(8, 0.25)})
 
 
 def test_arguments_of_another_front_end_are_refused():

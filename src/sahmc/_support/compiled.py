@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 
+from sahmc._support.jax_internals import is_traced
 from sahmc._support.platform import on_accelerator
 
 MOST_PROGRAMS = 8
@@ -33,7 +34,7 @@ class Compiled:
         return jax.jit(self._fn, compiler_options=_accepted(), **self._options)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        inside = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((args, kwargs)))
+        inside = is_traced((args, kwargs))
         return (self._usual if inside or on_accelerator() else self._quick)(*args, **kwargs)
 
     def _cache_size(self) -> int:

@@ -61,6 +61,11 @@ def remade(program: Any, fn: Callable[..., Any], *examples: Any) -> Any:
     return _bare(closed)
 
 
+def is_traced(values: Any) -> bool:
+    """Tell whether any array of a pytree belongs to a program that is being traced."""
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
+
+
 def is_program(value: Any) -> bool:
     """Tell whether a parameter of an equation is a program."""
     return isinstance(value, (core.Jaxpr, core.ClosedJaxpr))
@@ -138,16 +143,6 @@ def retyped(value: Any, types: Mapping[Any, Any]) -> Any:
         if isinstance(value, ARRAY_TYPE) and value.dtype == old:
             return value.update(dtype=new)
     return value
-
-
-def is_traced(array: Any) -> bool:
-    """Tell whether an array has no values yet, because JAX is tracing the function called with it."""
-    is_key = jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key)
-    try:
-        np.asarray(jax.random.key_data(array) if is_key else array)
-    except jax.errors.TracerArrayConversionError:
-        return True
-    return False
 
 
 def has_started() -> bool:

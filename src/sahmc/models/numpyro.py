@@ -15,6 +15,7 @@ from sahmc._support.types import Position, PositionFn
 from sahmc._support.validate import require, require_library
 from sahmc.models.model import NO_DATA, Labels, Model
 from sahmc.models.numpyro_predictor import NumPyroPredictor
+from sahmc.models.positions import require_shapes
 from sahmc.models.simplex import log_pin, log_volume, logits_of
 
 RADIUS = 2.0
@@ -66,6 +67,7 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
             words for words, names in ((f"no {missing}", missing), (f"an unknown {stray}", stray)) if names
         )
         require(not given, f"initvals must have a value for each of {known}", given, "add or drop what is named")
+        require_shapes(variables, {name: np.shape(sites[name]["value"]) for name in example})
         arrays = {k: jax.numpy.asarray(v) for k, v in variables.items()}
         logits = {name: logits_of(arrays[name]) for name in simplexes}
         return {**unconstrain_fn(seeded, args, kwargs, arrays), **logits}

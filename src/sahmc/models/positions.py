@@ -53,6 +53,17 @@ def flatten(position: Position, where: str) -> tuple[jax.Array, Unravel]:
     return flat, unravel
 
 
+def require_shapes(variables: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Raise ``ValueError`` for the first of the ``variables`` that does not have its shape in the model."""
+    for name, value in variables.items():
+        require(
+            np.shape(value) == tuple(shapes[name]),
+            f"initvals must have the shapes of the variables, and {name!r} has {tuple(shapes[name])}",
+            np.shape(value),
+            "pass one value of each variable, or a list of such dicts with one for each chain",
+        )
+
+
 def called(function: PositionFn, position: Position, what: str) -> Any:
     """Return a user's function of a position; raise ``ValueError`` about ``what`` if it reads a missing key.
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from sahmc._support.validate import require, require_library
 from sahmc.models.model import NO_DATA, Labels, Model
+from sahmc.models.positions import require_shapes
 from sahmc.models.pymc_predictor import PyMCPredictor
 from sahmc.models.simplex import log_pin
 
@@ -89,8 +90,6 @@ def _is_onto(transform: Any) -> bool:
     mass.
 
     An ordered vector covers only part of its support, and an angle repeats every turn.
-
-    An ordered vector is but a part of its support, and an angle comes back every turn.
     """
     return transform is None or type(transform).__name__ in ONTO
 
@@ -171,6 +170,8 @@ def _initial_point(model: Any, values: Mapping[str, Any]) -> dict[str, Any]:
         values = {name: value for name, value in values.items() if name not in following}
     stray = [name for name in values if name not in known]
     require(not stray, f"initvals must be of the free variables {known}", f"{stray}", "drop or rename them")
+    shapes = {variable.name: variable.type.shape for variable in model.free_RVs if None not in variable.type.shape}
+    require_shapes({name: value for name, value in values.items() if name in shapes}, shapes)
     return make_initial_point_fn(model=model, overrides=dict(values), return_transformed=True)(0)
 
 

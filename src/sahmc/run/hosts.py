@@ -62,7 +62,10 @@ def join_hosts(
             require_count(value, name, least)
     beat, wait = (HEARTBEAT_SECONDS, START_SECONDS) if timeout is None else 2 * (int(np.ceil(timeout)),)
     where = coordinator_address or "the address that was found"
+    bind = _listening(coordinator_address) if process_id == 0 else None
     try:
+        if process_id == 0 and coordinator_address is not None:
+            _claim(bind or coordinator_address, everywhere=bind is None)
         with _told_of_the_end(wait, where):
             jax.distributed.initialize(
                 coordinator_address,
@@ -70,15 +73,28 @@ def join_hosts(
                 process_id,
                 initialization_timeout=wait,
                 heartbeat_timeout_seconds=beat,
-                coordinator_bind_address=_listening(coordinator_address) if process_id == 0 else None,
+                coordinator_bind_address=bind,
             )
-    except (RuntimeError, ValueError) as error:
+    except (RuntimeError, ValueError, OSError) as error:
         said = str(error).partition("\n")[0]
         raise RuntimeError(
             f"the processes could not be joined at {where}: {said}. To fix it, call join_hosts before anything else "
             "that uses JAX, check that the port is free, that all processes are started, and that they can reach that "
             "address; then raise timeout."
         ) from error
+
+
+def _claim(address: str, everywhere: bool) -> None:
+    """Raise ``OSError`` if a port is in use: JAX may then end the process before it raises anything.
+
+    The port is that of ``address``, or that of all interfaces if it is to be listened to ``everywhere``.
+    """
+    host, _, port = address.rpartition(":")
+    known = socket.getaddrinfo(None if everywhere else host.strip("[]"), int(port), flags=socket.AI_PASSIVE)
+    family, _, _, _, place = known[0]
+    with socket.socket(family) as one:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        one.bind(place)
 
 
 @contextmanager
