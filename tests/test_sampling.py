@@ -381,6 +381,11 @@ def test_a_flat_log_density_is_an_error():
     assert "stuck" not in {finding.code for finding in box.findings}
 
 
+def test_a_single_draw_is_too_few_and_no_chain_that_is_stuck():
+    found = {finding.code for finding in quick(draws=1, chains=1, tune=100).findings}
+    assert "budget" in found and "stuck" not in found
+
+
 def test_a_raw_key_is_a_seed():
     one, two = (quick(random_seed=jax.random.PRNGKey(5)), quick(random_seed=jax.random.key(5)))
     assert np.array_equal(one.draws, two.draws)

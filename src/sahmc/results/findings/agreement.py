@@ -49,6 +49,10 @@ def check_agreement(values: np.ndarray, names: list[str], weight: np.ndarray) ->
 
     ``values`` is an array (chain, draw, quantity), ``names`` are those of the quantities, and ``weight`` sums to 1.
     """
+    if weight.size == 1:
+        few = f"There is a single draw; standard errors need about {LEAST_ESS}."
+        yield Finding("budget", WARNING, few, 1.0, "Raise draws.")
+        return
     mean, error = weighted_mean(values, weight)
     spread = weighted_variance(values, weight)
     moves = spread > 1e-12 * mean**2

@@ -26,7 +26,7 @@ FAILED_WARNING, FAILED_ERROR = 0.1, 0.5
 def _flat(record: RunRecord) -> bool:
     """Return whether the log density is constant, and nothing but the range of numbers bounds the space."""
     draws, inside = record.draws, np.isfinite(record.draws.log_density)
-    if np.ptp(draws.log_density[inside]) > 0:
+    if draws.log_density.size == 1 or np.ptp(draws.log_density[inside]) > 0:
         return False
     far = max((float(np.abs(leaf).max()) for leaf in draws.leaves if leaf.size), default=0.0)
     # some draws from a reference lie outside the support
