@@ -85,7 +85,7 @@ class PositionMetric(Metric):
 class SoftAbs(PositionMetric):
     """The Hessian of U with its eigenvalues l made positive: l coth(alpha l) (Betancourt 2013).
 
-    This is about |l| for large l and 1/alpha for small l. It requires third derivatives.
+    This is about the absolute value of l for large l and 1/alpha for small l. It requires third derivatives.
     """
 
     alpha: float | int | Array = 1.0
