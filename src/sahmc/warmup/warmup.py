@@ -98,7 +98,8 @@ def warm_up(context: WarmupContext, state: RunState, save: bool = False, shown: 
     dtype = state.sahmc.chains.position.dtype
     piloted = run_pilot(context, state)
     explored = explore(context, piloted, shown)
-    if explored.found is not None and explored.found.elsewhere:
+    # among many modes a second pilot would settle in a few of them, and no longer show that others are missing
+    if explored.found is not None and explored.found.elsewhere and int(explored.modes.num) == 1:
         piloted, explored = _elsewhere(context, piloted, explored, explored.found)
     context = replace(context, fold=None if explored.quotient is None else explored.quotient.fold)
     top = choose_top(context, piloted, explored)
