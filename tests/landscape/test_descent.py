@@ -13,7 +13,7 @@ def test_absurd_starts_come_down_and_others_stay():
     target = eight_modes(5)
     energy_fn = trace_energy(sahmc.Model(log_density=target.log_density), lambda x: x, jnp.zeros(5), True)
     high = jnp.stack([jnp.full(5, 800.0), jnp.asarray(target.start, jnp.float32) + 1.5])
-    low, _ = come_down(energy_fn, high)
+    low, _, _ = come_down(energy_fn, high)
     assert -target.log_density(high[0]) > 1e6 and -target.log_density(low[0]) < 2000
     assert np.array_equal(low[1], high[1])
     result = sahmc.sample(target.log_density, high[0], random_seed=0)
@@ -31,7 +31,7 @@ def test_absurd_starts_give_way_to_better_draws_of_the_prior():
     energy_fn = trace_energy(sahmc.Model(log_density=far_normal), lambda x: x, jnp.zeros(2), True)
     starts = jnp.array([[0.0, 0.0], [1.0, 0.5], [3e6, 1.0], [0.0, -0.5]])
     drawn = np.array([[3e6 + 8, 0.3], [9e9, 0.0], [3e6 - 4, 0.0], [3e6, -9.0]], np.float32)
-    found, _ = come_down(energy_fn, starts, lambda: drawn)
+    found, _, _ = come_down(energy_fn, starts, lambda: drawn)
     assert np.array_equal(found[0], drawn[0])
     assert np.array_equal(found[2], starts[2])  # nothing is wrong with it
     energy = [-far_normal(x) for x in found]

@@ -206,12 +206,23 @@ def quench_all(
     return ends, energy, rest & np.isfinite(energy), spent
 
 
+class Starts(NamedTuple):
+    """The positions from which chains start, and what lies below them."""
+
+    positions: Float[Array, "chains dim"]
+    """The starts."""
+    minima: np.ndarray
+    """The minima (point, dim) below the ends of every way tried; none if no start was absurdly high."""
+    gradients: int
+    """The gradients spent."""
+
+
 def come_down(
     energy_fn: TracedFunction,
     positions: Float[Array, "chains dim"],
     draw_prior: Callable[[], np.ndarray | None] | None = None,
-) -> tuple[Float[Array, "chains dim"], int]:
-    """Return positions (chain, dim) from which chains can start, and the gradients spent.
+) -> Starts:
+    """Return positions (chain, dim) from which chains can start.
 
     A position descends as long as CHECKED steps of L-BFGS lower its energy by far more than its spread in the
     posterior. A start that is not absurdly high does not move: HMC descends from there, and knows where to stop in a
@@ -221,6 +232,8 @@ def come_down(
     - Take steepest-descent steps first, as HMC would. If residuals are far too large, these raise the noise, where
       L-BFGS might fit all data with almost none. But noise that explains everything leaves other parameters where they
       were.
+
+    No way is best for every model. So the minima below all of them are returned too, for the search to weigh.
     """
     start = np.asarray(positions)
     steep, spent = _steepest(energy_fn, start)
@@ -236,26 +249,48 @@ def come_down(
     for i in range(1, len(ways)):
         ways[i], cost = _quenched(energy_fn, ways[i])
         spent += cost
+    if not high.any():
+        return Starts(jnp.asarray(ends), start[:0], spent)
+    minima, cost = _minima_below(energy_fn, ways)
+    spent += cost
     if len(ways) == 1:
-        return jnp.asarray(ends), spent
+        return Starts(jnp.asarray(ends), minima, spent)
     best, cost = best_way(energy_fn, np.stack(ways), None if drawn is None else len(ways) - 1)
     taken = np.stack(ways)[np.where(high, best, 0), np.arange(len(start))]
-    return jnp.asarray(taken), spent + cost
+    return Starts(jnp.asarray(taken), minima, spent + cost)
+
+
+def _minima_below(energy_fn: TracedFunction, ways: list[np.ndarray]) -> tuple[np.ndarray, int]:
+    """Return the minima (point, dim) to which the ends of each way descend, in lengths of that way, and the cost."""
+    found, spent = [], 0
+    for ends in ways:
+        scale, cost = _lengths_amid(energy_fn, ends)
+        low, _, at_rest, more = quench_all(energy_fn, ends, scale, START_STEPS)
+        found.append(low[at_rest])
+        spent += cost + more
+    return np.concatenate(found), spent
 
 
 def _quenched(energy_fn: TracedFunction, points: np.ndarray) -> tuple[np.ndarray, int]:
-    """Return points (point, dim) after quenching those that are absurdly high, and the cost.
-
-    Lengths are those over which the energy bends at the point of median energy, so that any units work. In more than
-    MOST_SCALED dimensions they are 1.
-    """
+    """Return points (point, dim) after quenching those that are absurdly high, in any units, and the cost."""
     worth = absurd_height(points.shape[1])
-    height, scale, spent = energies_and_gradients(energy_fn, points)[0], np.ones(points.shape[1]), 0
-    if len(scale) <= MOST_SCALED:
-        scale, spent = nat_lengths(energy_fn, points[np.argsort(height)[len(points) // 2]])
-    ends, low, _, cost = quench_all(energy_fn, points, scale.astype(points.dtype), START_STEPS, worth=worth)
+    height = energies_and_gradients(energy_fn, points)[0]
+    scale, spent = _lengths_amid(energy_fn, points)
+    ends, low, _, cost = quench_all(energy_fn, points, scale, START_STEPS, worth=worth)
     moved = ~(height - low < worth)
     return np.where(moved[:, None], ends, points), spent + len(points) + cost
+
+
+def _lengths_amid(energy_fn: TracedFunction, points: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return the lengths (dim,) over which the energy bends at the point of median energy, and the cost.
+
+    In more than MOST_SCALED dimensions they are 1.
+    """
+    if points.shape[1] > MOST_SCALED:
+        return np.ones(points.shape[1], points.dtype), 0
+    height = energies_and_gradients(energy_fn, points)[0]
+    scale, spent = nat_lengths(energy_fn, points[np.argsort(height)[len(points) // 2]])
+    return scale.astype(points.dtype), spent + len(points)
 
 
 def best_way(energy_fn: TracedFunction, ways: np.ndarray, preferred: int | None) -> tuple[np.ndarray, int]:

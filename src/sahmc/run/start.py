@@ -144,25 +144,36 @@ def _parse_seed(random_seed: Any, words: int) -> tuple[int | list[int], Key[Arra
     return int(random_seed), jax.random.key(int(random_seed))
 
 
-def start_chains(ready: Prepared) -> tuple[RunState, int]:
-    """Return the chains at their starts, and the gradients spent; raise if the log density is not finite there.
+class Started(NamedTuple):
+    """The chains at their starts."""
+
+    state: RunState
+    """The chains."""
+    minima: np.ndarray
+    """Minima (point, dim) below absurdly high starts, for the search."""
+    gradients: int
+    """The gradients spent."""
+
+
+def start_chains(ready: Prepared) -> Started:
+    """Return the chains at their starts; raise if the log density is not finite there.
 
     If the step size is to be tuned, chains with an absurdly high starting energy first descend.
     """
     positions, kernel = ready.positions, ready.plan.kernel
-    one, spent = jnp.ones(1, positions.dtype), 0
+    one, spent, minima = jnp.ones(1, positions.dtype), 0, np.empty((0, positions.shape[1]), positions.dtype)
     target, start = evaluate_starts(ready.energy_fn, positions)
     check_starts(start.chains.energy, start.chains.grad, start.chains.base)
     looked = check_bounded(ready.energy_fn, np.asarray(positions[0]))
     if kernel.uses_gradient:
         spent += looked
     if kernel.tunes_step_size and kernel.uses_gradient:
-        positions, cost = come_down(ready.energy_fn, positions, ready.draw_prior)
+        positions, minima, cost = come_down(ready.energy_fn, positions, ready.draw_prior)
         spent += cost
         start = _init(target, positions)
     zero = jnp.zeros((), jnp.int32)
     steps, trips = init_step_size(one, eager=False), init_round_trips(len(positions))
-    return RunState(start, steps, trips, zero, zero), spent
+    return Started(RunState(start, steps, trips, zero, zero), minima, spent)
 
 
 def check_bounded(energy_fn: TracedFunction, start: np.ndarray) -> int:

@@ -164,14 +164,15 @@ class Run:
         draws = goal.draws if settled else max(goal.draws, draws)
         stages = {**ready.plan.stages, "draw": draws * ready.plan.moves_per_draw}
         with progress(stages, self.bars, self.callback) as report:
-            state, spent = start_chains(ready)
+            state, minima, spent = start_chains(ready)
             capacity = chunk_capacity(*ready.positions.shape)
             runner = StageRunner(rng_key, capacity, report, self.journal, devices=self.where, presses=self.presses)
             context = WarmupContext(runner, ready.energy_fn, ready.plan)
             if ready.plan.earlier is not None:
                 warm = warm_start(context, state, ready.plan.earlier, self.save_warmup)
             else:
-                warm = warm_up(context, state, self.save_warmup, None if before is None else before.missed)
+                shown = minima if before is None else np.concatenate([before.missed, minima])
+                warm = warm_up(context, state, self.save_warmup, shown)
             warm = warm._replace(setup=dataclasses.replace(warm.setup, keep=self.kept))
             spent += 0 if before is None else before.record.num_gradients
             if settled:

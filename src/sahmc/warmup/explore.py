@@ -60,11 +60,17 @@ class Landscape(NamedTuple):
     astray: int = 0
     """The number of lost chains that are too high for any mode; the others are merely in negligible modes."""
 
+    def after(self, first: Landscape) -> Landscape:
+        """Return these findings with the cost of an earlier exploration added."""
+        return self._replace(
+            gradients=self.gradients + first.gradients, gradients_modes=self.gradients_modes + first.gradients_modes
+        )
+
 
 def explore(context: WarmupContext, piloted: PilotOutcome, shown: np.ndarray | None = None) -> Landscape:
     """Climb and descend where the ladder is to be found, and look for modes on the way.
 
-    ``shown`` are points (point, dim) in modes that an earlier run found.
+    ``shown`` are points (point, dim) at minima, found before the warm-up.
     """
     plan, pilot, home = context.plan, piloted.pilot, piloted.state
     position = home.sahmc.chains.position

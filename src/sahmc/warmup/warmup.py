@@ -13,7 +13,7 @@ from sahmc.kernels.base import Kernel
 from sahmc.kernels.jump import Jump
 from sahmc.kernels.symmetric import among_copies
 from sahmc.landscape.fold import Fold
-from sahmc.landscape.mode_finder import Found, ModeFinder
+from sahmc.landscape.mode_finder import ModeFinder
 from sahmc.landscape.modes import Modes, no_modes
 from sahmc.models.group import Group
 from sahmc.models.symmetries import Symmetries
@@ -29,7 +29,8 @@ from sahmc.warmup.explore import Landscape, explore
 from sahmc.warmup.ladder import Ladder, build_ladder, level_steps, starting_theta
 from sahmc.warmup.pilot import PilotOutcome, mixing, run_pilot
 from sahmc.warmup.quotient import Quotient
-from sahmc.warmup.reference import Beside, in_known_modes
+from sahmc.warmup.reference import Beside
+from sahmc.warmup.second_pilot import pilot_again
 from sahmc.warmup.tempered import WarmupContext
 from sahmc.warmup.top import Top, choose_top
 
@@ -93,14 +94,17 @@ def warm_up(context: WarmupContext, state: RunState, save: bool = False, shown: 
     """Run all stages; each hands a new kernel, ladder or theta to the next.
 
     ``state`` holds the chains at their starts, and ``save`` says whether to keep the draws of the adaptation. ``shown``
-    are points (point, dim) in modes that an earlier run found.
+    are points (point, dim) at minima that an earlier run found, or to which the starts lead.
     """
     dtype = state.sahmc.chains.position.dtype
     piloted = run_pilot(context, state)
+    if shown is not None:
+        piloted = pilot_again(context, piloted, shown) or piloted
     explored = explore(context, piloted, shown)
-    # among many modes a second pilot would settle in a few of them, and no longer show that others are missing
-    if explored.found is not None and explored.found.elsewhere and int(explored.modes.num) == 1:
-        piloted, explored = _elsewhere(context, piloted, explored, explored.found)
+    if explored.found is not None and explored.found.elsewhere:
+        second = pilot_again(context, piloted, explored.found.minima)
+        if second is not None:
+            piloted, explored = second, explore(context, second, explored.found.minima).after(explored)
     context = replace(context, fold=None if explored.quotient is None else explored.quotient.fold)
     top = choose_top(context, piloted, explored)
     context, plan, pilot, found, kernel = top.context, top.context.plan, top.pilot, top.found, top.kernel
@@ -145,24 +149,6 @@ def warm_up(context: WarmupContext, state: RunState, save: bool = False, shown: 
         prior_mass=top.prior_mass if given_up or top.referred is not None else None,
         symmetries=_used(explored.symmetries, explored.quotient),
         refuted=_refuted(plan.symmetries, explored.symmetries),
-    )
-
-
-def _elsewhere(
-    context: WarmupContext, piloted: PilotOutcome, explored: Landscape, found: Found
-) -> tuple[PilotOutcome, Landscape]:
-    """Return a second pilot run and search, started in modes with far more mass than the first pilot saw.
-
-    The lengths, step size and energies that the first pilot learnt belong to another place. Its cost is still counted.
-    """
-    second = run_pilot(context, in_known_modes(context, explored.state, found))
-    again = explore(context, second, found.minima)
-    return (
-        second._replace(gradients=piloted.gradients + second.gradients),
-        again._replace(
-            gradients=explored.gradients + again.gradients,
-            gradients_modes=explored.gradients_modes + again.gradients_modes,
-        ),
     )
 
 

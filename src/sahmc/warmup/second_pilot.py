@@ -1,0 +1,66 @@
+"""The second pilot: where far more mass is known than the first pilot saw, everything is learnt anew."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+
+from sahmc.landscape.basins import BasinMap
+from sahmc.landscape.bulk import Bulk
+from sahmc.landscape.curvature import energies_and_gradients, nat_lengths
+from sahmc.landscape.discovery import NEGLIGIBLE_NATS, masses
+from sahmc.landscape.quench import MOST_SCALED, START_STEPS
+from sahmc.run.move import RunState
+from sahmc.run.start import evaluate_starts
+from sahmc.warmup.pilot import PilotOutcome, run_pilot
+from sahmc.warmup.reference import FAIR_NATS
+from sahmc.warmup.tempered import WarmupContext
+
+MOST_MINIMA = 96
+"""The largest number of minima that are compared, lowest first."""
+
+
+def pilot_again(context: WarmupContext, piloted: PilotOutcome, minima: np.ndarray) -> PilotOutcome | None:
+    """Return a second pilot run, if one of ``minima`` (point, dim) has far more mass than the first pilot saw.
+
+    The lengths, step size and energies that the first one learnt then belong to another place. Return None if no
+    minimum is heavier, or if several are: among many modes a second pilot would settle in a few of them, and no longer
+    show that others are missing. The cost of the first pilot is still counted.
+    """
+    if not (context.plan.looks_for_modes and len(minima)) or minima.shape[1] > MOST_SCALED:
+        return None
+    bulk = Bulk.of(context.energy_fn, piloted.draws)
+    if bulk is None:
+        return None
+    energy, _ = energies_and_gradients(context.energy_fn, minima)
+    minima = minima[np.argsort(energy, kind="stable")[:MOST_MINIMA]]
+    scale, spent = nat_lengths(context.energy_fn, minima[0])  # the pilot's lengths may be far too long here
+    basins = BasinMap(context.energy_fn, scale, minima.dtype, context.fold)
+    basins.settle(minima, START_STEPS)
+    lowest, log_mass = masses(basins)
+    spent += basins.spent + len(energy)
+    count = np.flatnonzero(log_mass > log_mass.max(initial=-np.inf) - NEGLIGIBLE_NATS)
+    if len(count) != 1 or not bulk.is_outweighed(log_mass):
+        return None
+    anchor = int(lowest[count[0]])
+    begun = _around(context, piloted.state, basins.anchor[anchor], basins.laplace(anchor), scale)
+    second = run_pilot(context, begun)
+    return second._replace(gradients=piloted.gradients + spent + second.gradients)
+
+
+def _around(
+    context: WarmupContext, state: RunState, minimum: np.ndarray, covariance: np.ndarray | None, scale: np.ndarray
+) -> RunState:
+    """Return the chains at draws of a Gaussian around a minimum, or at the minimum if a draw is far too high.
+
+    ``covariance`` is in units of ``scale``; None is the identity.
+    """
+    chains, dim = state.sahmc.chains, len(minimum)
+    noise = np.random.default_rng(dim).normal(size=(len(chains.energy), dim))
+    root = np.eye(dim) if covariance is None else np.linalg.cholesky(covariance)
+    points = (minimum + scale * (noise @ root.T)).astype(chains.position.dtype)
+    lowest = minimum.astype(points.dtype)
+    energy, _ = energies_and_gradients(context.energy_fn, np.concatenate([lowest[None], points]))
+    fair = energy[1:] < energy[0] + FAIR_NATS + 2.0 * dim
+    _, there = evaluate_starts(context.energy_fn, jnp.asarray(np.where(fair[:, None], points, lowest)))
+    return state._replace(sahmc=state.sahmc._replace(chains=there.chains))
