@@ -22,6 +22,14 @@ from sahmc.tilt.target import TiltedTarget as TiltedTarget
 from sahmc.tilt.tilts import Energy, Level
 
 
+class Proposal(NamedTuple):
+    """What a move proposed."""
+
+    position: Float[Array, " dim"]
+    energy: Float[Array | np.ndarray, ""]
+    """The energy U there, including the prior's share."""
+
+
 class TransitionInfo(NamedTuple):
     """Diagnostics of one move; sampling does not depend on them. Names follow ArviZ."""
 
@@ -42,6 +50,8 @@ class TransitionInfo(NamedTuple):
     """The number of doublings of a trajectory that grows as a tree; 0 for other kernels."""
     level: Level
     """The level of the tilt at which the move ran. A jump runs at no level, so one is drawn after it."""
+    proposal: Proposal | None = None
+    """The proposal, whether or not it was accepted; None if the kernel reports none."""
 
 
 class Kernel(ABC):
@@ -183,7 +193,7 @@ def conclude(
     before, after = kinetic
     energy_error = target.potential(proposal, level) + after - target.potential(state, level) - before
     log_ratio = log_accept_ratio(target.decision(state, level) + before, target.decision(proposal, level) + after)
-    solved = jnp.asarray(solved)
+    solved, proposed = jnp.asarray(solved), Proposal(proposal.position, proposal.total_energy)
     log_ratio = jnp.where(solved, log_ratio, -jnp.inf)
     state, accepted = decide(uniform, log_ratio, state, proposal)
     return state, TransitionInfo(
@@ -196,6 +206,7 @@ def conclude(
         n_steps=jnp.asarray(n_steps, jnp.int32),
         tree_depth=jnp.zeros((), jnp.int32),
         level=level,
+        proposal=proposed,
     )
 
 

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Key
 
 from sahmc._support.pytree import strategy, updated
 from sahmc.kernels.around import Around
-from sahmc.kernels.base import Kernel, TransitionInfo
+from sahmc.kernels.base import Kernel, Proposal, TransitionInfo
 from sahmc.kernels.decision import decide
 from sahmc.landscape.fold import Fold
 from sahmc.landscape.modes import Modes
@@ -98,7 +98,9 @@ class Jump(Around):
 
     def _move(self, normal: Any, uniform: Any, *others: Any) -> tuple[ChainState, TransitionInfo]:
         """Make a move of ``kernel``, which may take fewer numbers than a jump."""
-        return self.kernel.step_by(normal, uniform[: self.kernel.uniforms], *others)
+        state, info = self.kernel.step_by(normal, uniform[: self.kernel.uniforms], *others)
+        none = Proposal(state.position, state.total_energy)
+        return state, info._replace(proposal=none if info.proposal is None else info.proposal)
 
     def _jump(
         self, noise: Any, uniform: Any, rng_key: Any, state: ChainState, target: TiltedTarget
@@ -141,6 +143,7 @@ class Jump(Around):
             n_steps=jnp.ones((), jnp.int32),
             tree_depth=jnp.zeros((), jnp.int32),
             level=target.draw_level(u_level, state),
+            proposal=Proposal(proposal.position, proposal.total_energy),
         )
 
     def _draw_mode(self, uniform: Energy, here: Level) -> tuple[Level, Energy, Energy]:

@@ -33,6 +33,10 @@ ROLL_STEPS = 25
 SOUNDINGS, SOUND_NATS = 8, 10.0
 """The test that a minimum is more than a pit. The first is the number of points tested half a width away, the second
 the largest median rise in nats there, plus one for each dimension."""
+INNER_NATS, INNER_SQUARE = 6.0, 25.0
+"""The test for a narrow basin inside a wide one, without a barrier between them. The first is the minimum difference of
+the logs of their volumes: a chain finds the narrow one as seldom as it would cross a barrier of that height. The second
+is the minimum squared distance between their minima, in widths of the narrow one."""
 NEAREST = 4
 """The number of nearest anchors to which straight lines are examined."""
 SAME_PLACE, SAME_NATS = 0.02, 0.1
@@ -73,6 +77,10 @@ class BasinMap:
         """A number for each anchor; anchors of the same basin have the same number."""
         self.unlike = np.zeros((0, len(scale)))
         """The points at rest whose energy the fold seems to change, so that it uses a false symmetry."""
+        self.inner: set[int] = set()
+        """The basins that never merge with others: narrow ones inside wide ones, and these wide ones."""
+        self.narrow: set[int] = set()
+        """The narrow ones among them."""
         self._laplace: dict[int, np.ndarray] = {}
         self._sound: dict[int, bool] = {}
 
@@ -92,12 +100,14 @@ class BasinMap:
         lowest = self.lowest()
         return self.anchor[lowest], self.energy[lowest]
 
-    def add(self, points: np.ndarray, scale: np.ndarray | None = None, steps: int = 100) -> np.ndarray:
+    def add(
+        self, points: np.ndarray, scale: np.ndarray | None = None, steps: int = 100, inner: bool = False
+    ) -> np.ndarray:
         """Let points (point, dim) descend, and return the anchor at which each one ends.
 
         They take at most ``steps`` steps in units of ``scale``, (dim,) or (point, dim). Points that are then neither at
         rest nor near an anchor, as in a curved valley, take more. Points without a finite energy, or whose descent does
-        not end, are marked -1.
+        not end, are marked -1. If points may be in narrow basins inside wide ones, ``inner`` looks for these too.
         """
         scale = np.broadcast_to(self.scale if scale is None else scale, points.shape)
         label, position, left = np.full(len(points), -1), points.astype(float), np.arange(len(points))
@@ -112,7 +122,60 @@ class BasinMap:
             at_rest = lately < SETTLED_NATS if not further else fallen < REST_NATS
             position[left], label[left] = end, self._place(end, energy, at_rest)
             left = left[(label[left] < 0) & np.isfinite(energy)]
+        return self._set_apart(position, label) if inner else label
+
+    def _set_apart(self, points: np.ndarray, label: np.ndarray) -> np.ndarray:
+        """Give points (point, dim) at rest in a far narrower or wider place than their anchors a basin of their own.
+
+        No barrier separates such basins, but chains hardly find the narrow one. Return the anchor of each point.
+        """
+        if len(self.scale) > LAPLACE_DIM or not self.has_gradient:
+            return label
+        energy = self.energies(points)
+        for i in np.argsort(energy, kind="stable"):
+            if label[i] < 0 or not np.isfinite(energy[i]):
+                continue
+            far = np.abs((self.anchor - points[i]) / self.scale).max(axis=1)
+            if far.min() < SAME_PLACE:
+                label[i] = far.argmin()
+                continue
+            shape, cost = laplace_covariance(self.energy_fn, points[i].astype(self.dtype), self.scale)
+            self.spent += cost
+            square = self._squares(points[i], shape)
+            near, mine = int(square.argmin()), np.flatnonzero(self.basin == self.basin[label[i]])
+            if square[near] < INNER_SQUARE and abs(self._larger(shape, near)) <= INNER_NATS:
+                label[i] = near
+                continue
+            near = int(mine[square[mine].argmin()])
+            larger = self._larger(shape, near)
+            square = square if larger < 0 else self._squares(points[i], self._shape(near))
+            if abs(larger) > INNER_NATS and square[near] > INNER_SQUARE:
+                label[i], number = len(self.anchor), int(self.basin.max()) + 1
+                self.inner |= {number, int(self.basin[near])}
+                self.narrow.add(number if larger < 0 else int(self.basin[near]))
+                self._new_anchor(points[i], energy[i], energy[i], number)
         return label
+
+    def _shape(self, anchor: int) -> np.ndarray:
+        """Return the covariance of the Laplace approximation at an anchor, where it can be measured."""
+        found = self.laplace(anchor)
+        assert found is not None
+        return found
+
+    def _squares(self, point: np.ndarray, shape: np.ndarray) -> np.ndarray:
+        """Return the squared distance of each anchor from a point, under a covariance in units of ``scale``."""
+        away = (self.anchor - point) / self.scale
+        return (away * np.linalg.solve(shape, away.T).T).sum(axis=1)
+
+    def _larger(self, shape: np.ndarray, anchor: int) -> float:
+        """Return the log volume of a covariance in units of ``scale``, minus that around an anchor."""
+        return 0.5 * float(np.linalg.slogdet(shape)[1] - np.linalg.slogdet(self._shape(anchor))[1])
+
+    def _new_anchor(self, point: np.ndarray, energy: float, reach: float, basin: int) -> None:
+        """Make a point an anchor of a basin."""
+        self.anchor = np.concatenate([self.anchor, point[None]])
+        self.energy, self.reach = np.append(self.energy, energy), np.append(self.reach, reach)
+        self.basin = np.append(self.basin, basin)
 
     def folded(self, points: np.ndarray) -> np.ndarray:
         """Return points (point, dim), in units of ``scale``, in the domain of ``fold`` if there is one."""
@@ -237,9 +300,7 @@ class BasinMap:
             joined = len(near) > 0 and path.min() < np.inf
             basin = self.basin[label[near[np.argmin(path)]]] if joined else self.basin.max(initial=-1) + 1
             label[i], reach[i] = len(self.anchor), path.min() if joined else energy[i]
-            self.anchor = np.concatenate([self.anchor, points[i : i + 1]])
-            self.energy, self.reach = np.append(self.energy, energy[i]), np.append(self.reach, reach[i])
-            self.basin = np.append(self.basin, basin)
+            self._new_anchor(points[i], energy[i], reach[i], int(basin))
             left[i] = False
         return label
 
@@ -279,6 +340,8 @@ class BasinMap:
     def _merge(self, one: int, two: int, path: float) -> None:
         """Merge the basins of two anchors if ``path``, the highest energy between them, is not a barrier."""
         basins = self.basin[one], self.basin[two]
+        if self.inner.intersection(basins):
+            return
         low = [self.energy[self.basin == basin].min() for basin in basins]
         if path < max(low) + BARRIER_NATS:
             self.basin[self.basin == max(basins)] = min(basins)

@@ -29,6 +29,8 @@ DESCENTS, CHOSEN_DESCENTS, DESCENT_STEPS = DESCENTS_AT_ONCE, 32, 100
 they take."""
 FEWEST_OTHERS = 16
 """The minimum number of randomly chosen draws that descend."""
+FEW_INNER = 8
+"""The number of those draws that show whether a known minimum is a narrow mode inside a wide one."""
 SEARCHES = 16
 """The largest number of rounds of descents when searching the draws of a run."""
 HIGH_DESCENTS = 3
@@ -119,13 +121,15 @@ class ModeFinder:
         stage = np.append(self.stage, np.full(len(kept), self.stage.max(initial=-1) + 1))
         return replace(self, draws=np.concatenate([self.draws, kept]), stage=stage)
 
-    def find(self, first: np.ndarray, known: Modes, far: FarLook | None = None) -> Found:
+    def find(
+        self, first: np.ndarray, known: Modes, far: FarLook | None = None, glimpses: np.ndarray | None = None
+    ) -> Found:
         """Return the modes between which to jump, and what is known of them.
 
         ``first`` are points (point, dim) that descend before any others; ``known`` are modes found earlier. ``far``
-        says how to search far from all modes; None means not at all.
+        says how to search far from all modes; None means not at all. ``glimpses`` are rejected proposals (point, dim).
         """
-        basins, _ = self._first_look(first, known)
+        basins, _ = self._first_look(first, known, glimpses)
         early = len(basins.anchor)
         search, power = Discovery(basins, self._seed), None
         if far is not None and basins.has_gradient and len(basins.anchor):
@@ -141,7 +145,8 @@ class ModeFinder:
         if found and found[0] is not None:
             laplace = np.stack([cov for cov in found if cov is not None]) * self.scale[:, None] * self.scale
         minima = basins.anchor[lowest[kept]].astype(self.draws.dtype)
-        modes = fit_modes(self.draws, minima, self.scale, self.draws.dtype, self.stage, laplace)
+        narrow = np.isin(basins.basin[lowest[kept]], list(basins.narrow))
+        modes = fit_modes(self.draws, minima, self.scale, self.draws.dtype, self.stage, laplace, narrow)
         jumps = by_curvature = modes
         if laplace is not None and len(minima) and not displaced:
             by_curvature = laplace_modes(self.draws, minima, laplace, self.draws.dtype, self.stage)
@@ -190,15 +195,20 @@ class ModeFinder:
         return float(np.exp(np.minimum(np.where(np.isnan(gain), -np.inf, gain), 0.0)).mean())
 
     def assign(
-        self, draws: np.ndarray, first: np.ndarray, known: Modes, log_weight: np.ndarray | None = None
+        self,
+        draws: np.ndarray,
+        first: np.ndarray,
+        known: Modes,
+        log_weight: np.ndarray | None = None,
+        glimpses: np.ndarray | None = None,
     ) -> tuple[ModeAssignment, int]:
         """Return the modes in draws (chain, draw, dim) with the mode of each draw, and the gradients spent.
 
         ``first`` are points (point, dim) that descend before any others; ``known`` are modes found earlier. Modes are
         numbered by decreasing mass, from the ``log_weight`` of each draw (chain, draw). If that is None, all draws have
-        equal weight.
+        equal weight. ``glimpses`` are as for ``find``.
         """
-        basins, was_known = self._first_look(first, known)
+        basins, was_known = self._first_look(first, known, glimpses)
         log_weight = np.zeros(draws.shape[:2]) if log_weight is None else log_weight
         weight = np.exp(log_normalise(log_weight.astype(float))).ravel()
         sample = _equal_weight(weight, draws)
@@ -226,17 +236,20 @@ class ModeFinder:
             copies=None if self.fold is None else np.array([self.fold.copies(x, self.scale) for x in minimum[order]]),
         ), basins.spent
 
-    def _first_look(self, first: np.ndarray, known: Modes) -> tuple[BasinMap, np.ndarray]:
+    def _first_look(self, first: np.ndarray, known: Modes, glimpses: np.ndarray | None) -> tuple[BasinMap, np.ndarray]:
         """Return the basins that points descend to, and the anchors that the minima known earlier lead to.
 
-        The points are the known minima, some of ``first``, and randomly chosen draws.
+        The points are the known minima, some of ``first``, randomly chosen draws, and some ``glimpses``.
         """
         rng = np.random.default_rng(len(self.draws))
         old = np.asarray(known.minimum)[: int(known.num)]
         first = rng.permutation(first)[:CHOSEN_DESCENTS]
         others = self.draws[rng.integers(len(self.draws), size=max(DESCENTS - len(first) - len(old), FEWEST_OTHERS))]
         basins = BasinMap(self.energy_fn, self.scale, self.draws.dtype, self.fold)
-        return basins, basins.add(np.concatenate([old, first, others]), steps=DESCENT_STEPS)[: len(old)]
+        basins.add(np.concatenate([old, first, others]), steps=DESCENT_STEPS)
+        some = others[:FEW_INNER]
+        some = some if glimpses is None else np.concatenate([some, rng.permutation(glimpses)[:DESCENTS]])
+        return basins, basins.add(np.concatenate([old, some]), steps=DESCENT_STEPS, inner=True)[: len(old)]
 
     def _search(self, basins: BasinMap, sample: np.ndarray) -> tuple[np.ndarray, np.ndarray, bool]:
         """Let draws descend, a batch at a time, until a batch finds no new basin.

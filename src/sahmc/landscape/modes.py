@@ -91,19 +91,24 @@ def fit_modes(
     dtype: Any,
     stage: np.ndarray | None = None,
     laplace: np.ndarray | None = None,
+    narrow: np.ndarray | None = None,
 ) -> Modes:
     """Fit a Gaussian to each mode, for at most MOST_MODES modes, those with the most draws.
 
     ``draws`` (draw, dim) are from the posterior, or from a part of each mode. ``minima`` (mode, dim) are the lowest
     points of the modes, and ``scale`` is the spread of each coordinate. ``stage`` says how late each draw was made:
     with enough late draws of a mode, earlier ones do not count. ``laplace`` are covariances (mode, dim, dim) at the
-    minima, if known. Arrays are of type ``dtype``.
+    minima, if known. Modes that are ``narrow`` (mode,) lie inside wide ones and keep their Laplace approximation: draws
+    of the wide mode nearby would be mistaken for theirs. Arrays are of type ``dtype``.
     """
     stage = np.zeros(len(draws), int) if stage is None else stage
     enough = max(ENOUGH_DRAWS, 5 * draws.shape[1])
-    label, found = sort_and_fit(
-        draws, minima, scale, lambda label: late_enough(label, stage, max(1, len(minima)), enough), laplace
-    )
+    narrow = np.zeros(max(1, len(minima)), bool) if narrow is None or not len(minima) else narrow
+
+    def choose(label: np.ndarray) -> np.ndarray:
+        return late_enough(label, stage, len(narrow), enough) & ~narrow[label]
+
+    label, found = sort_and_fit(draws, minima, scale, choose, laplace)
     return _modes(found, label, stage, minima, dtype)
 
 

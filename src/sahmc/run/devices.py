@@ -109,7 +109,8 @@ def _layout(state: RunState) -> tuple[RunState, bool]:
         theta = jax.tree.map(lambda _: P(), theta)
     theta = theta._replace(num_averaged=P())
     steps, trips = jax.tree.map(lambda _: P(), state.steps), jax.tree.map(lambda _: P(AXIS), state.trips)
-    return RunState(state.sahmc._replace(chains=chains, theta=theta), steps, trips, P(), P()), own  # type: ignore[arg-type]
+    glimpses = jax.tree.map(lambda _: P(AXIS), state.glimpses)
+    return RunState(state.sahmc._replace(chains=chains, theta=theta), steps, trips, glimpses, P(), P()), own  # type: ignore[arg-type]
 
 
 def parse_devices(devices: Any, check: Any, chains: int) -> Devices:

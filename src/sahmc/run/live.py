@@ -55,6 +55,8 @@ class Live:
     """A function (draws, progressbar) that adds this many draws to each chain and returns a new result."""
     predictor: Predictor | None = None
     """The object that computes the likelihood of each observation and simulates data; None if the model has none."""
+    glimpses: np.ndarray | None = None
+    """Rejected proposals (point, dim) with a large fall in energy, from which the search for modes descends too."""
     _assigned: list[ModeAssignment] = field(default_factory=list, repr=False)
     """The answer of ``assign_modes``, once computed."""
 
@@ -91,7 +93,7 @@ class Live:
         if not len(finder.draws):
             finder = replace(finder, scale=spread_within(late))
         lowest = lowest_draws(positions, -draws.log_density)
-        found, spent = finder.with_draws(late).assign(positions, lowest, self.modes, draws.log_weight)
+        found, spent = finder.with_draws(late).assign(positions, lowest, self.modes, draws.log_weight, self.glimpses)
         minimum = np.asarray(found.minimum, positions.dtype)
         return found._replace(lowest=tuple(jax.tree.leaves(self.unpack.all(minimum)))), spent
 

@@ -19,6 +19,7 @@ from sahmc._support.types import Position
 from sahmc.algorithm import SAHMCState, sahmc_step, with_theta
 from sahmc.kernels.base import Kernel, TransitionInfo
 from sahmc.results.records import Counts
+from sahmc.run.glimpses import Glimpses, update_glimpses
 from sahmc.run.round_trips import RoundTrips, update_round_trips
 from sahmc.run.step_size import StepSizeState, update_step_size
 from sahmc.tilt.gain import Gain
@@ -78,6 +79,8 @@ class RunState(NamedTuple):
     """The step sizes of the levels, and the state of their tuning."""
     trips: RoundTrips
     """The round trips that each chain has made."""
+    glimpses: Glimpses
+    """The deepest place that each chain proposed and had to refuse."""
     t: Int[Array, ""]
     """The number of moves since theta began to learn; the gain a_t is taken at t + 1, or by the clock of visits."""
     t_key: Int[Array, ""]
@@ -162,8 +165,10 @@ def make_move(
         return _draw(sahmc.chains, info, weight, setup, each)
 
     draw = when(is_draw, make_draw, no_draw(setup, state))
-    sums = _sums(info, setup.kernel.max_tree_depth, isinstance(setup.tilt, TemperedTilt))
-    return RunState(sahmc, steps, trips, state.t + schedule.learn_theta, state.t_key + 1), draw, sums
+    kind = _kind(info, isinstance(setup.tilt, TemperedTilt))
+    sums = _sums(info, setup.kernel.max_tree_depth, *kind)
+    glimpses = update_glimpses(state.glimpses, state.sahmc.chains, info, kind[1])
+    return RunState(sahmc, steps, trips, glimpses, state.t + schedule.learn_theta, state.t_key + 1), draw, sums
 
 
 def _gain(state: RunState, setup: Setup, schedule: Schedule) -> Float[Array, ""]:
@@ -222,13 +227,17 @@ def no_sums(state: RunState) -> MoveSums:
     return MoveSums(Counts(*(zero for _ in Counts._fields)), jnp.zeros_like(energy))
 
 
-def _sums(info: TransitionInfo, deepest: int, tempered: bool) -> MoveSums:
-    """Return the counts of a move, for each chain.
+def _kind(info: TransitionInfo, tempered: bool) -> tuple[Bool[Array, " chains"], Bool[Array, " chains"]]:
+    """Tell for each chain whether the move was a jump, and whether it was a trajectory at beta = 1.
 
-    ``deepest`` is the maximum tree depth, 0 for kernels without trees; ``tempered`` says that regions are temperatures.
+    ``tempered`` says that regions are temperatures.
     """
     jumped = jnp.isnan(info.mechanical_acceptance)
-    cold = ~jumped & ((info.level == 0) | (not tempered))
+    return jumped, ~jumped & ((info.level == 0) | (not tempered))
+
+
+def _sums(info: TransitionInfo, deepest: int, jumped: Bool[Array, " chains"], cold: Bool[Array, " chains"]) -> MoveSums:
+    """Return the counts of a move, for each chain; ``deepest`` is the maximum tree depth, 0 without trees."""
     counts = Counts(
         gradients=info.n_steps,
         diverging=info.diverging,

@@ -23,6 +23,7 @@ from sahmc.models.energy import trace_energy
 from sahmc.models.model import Model
 from sahmc.models.predictor import Predictor
 from sahmc.models.starts import check_starts, finite_starts, prior_positions, starting_positions
+from sahmc.run.glimpses import no_glimpses
 from sahmc.run.move import RunState
 from sahmc.run.plan import Plan
 from sahmc.run.round_trips import init_round_trips
@@ -173,7 +174,7 @@ def start_chains(ready: Prepared) -> Started:
         start = _init(target, positions)
     zero = jnp.zeros((), jnp.int32)
     steps, trips = init_step_size(one, eager=False), init_round_trips(len(positions))
-    return Started(RunState(start, steps, trips, zero, zero), minima, spent)
+    return Started(RunState(start, steps, trips, no_glimpses(positions), zero, zero), minima, spent)
 
 
 def check_bounded(energy_fn: TracedFunction, start: np.ndarray) -> int:

@@ -28,6 +28,7 @@ from sahmc.results.findings.words import ERROR
 from sahmc.results.records import DrawRecord, Finding, RunRecord, ThetaRecord, ThetaTrace
 from sahmc.results.result import Result
 from sahmc.run.devices import Devices
+from sahmc.run.glimpses import places
 from sahmc.run.interrupts import Interrupts
 from sahmc.run.journal import DiskJournal, Goal, Journal
 from sahmc.run.limits import FEWEST_DRAWS, Limits
@@ -294,7 +295,17 @@ class Run:
         positions = jax.tree.map(lambda x: np.swapaxes(x, 0, 1), drawn.draws.position)
         step = jnp.exp(state.steps.log_step)
         vectors = positions if whole else None
-        live = Live(setup, step, warm.finder, warm.modes, self.unpack, vectors, warm, predictor=self.ready.predictor)
+        live = Live(
+            setup,
+            step,
+            warm.finder,
+            warm.modes,
+            self.unpack,
+            vectors,
+            warm,
+            predictor=self.ready.predictor,
+            glimpses=places(state.glimpses),
+        )
         warmup = dataclasses.replace(warm.record, gradients={**warm.record.gradients, "start": spent})
         record = RunRecord(
             draws=made[0],

@@ -15,6 +15,7 @@ from sahmc.kernels.jump import Jump
 from sahmc.landscape.mode_finder import ModeFinder, lowest_draws, posterior_draws
 from sahmc.landscape.modes import Modes
 from sahmc.results.records import ThetaTrace
+from sahmc.run.glimpses import no_glimpses, places
 from sahmc.run.move import NEVER, Draw, RunState, Schedule, Setup
 from sahmc.run.plan import Plan
 from sahmc.run.round_trips import init_round_trips
@@ -103,7 +104,7 @@ def begin_adaptation(
     """
     dtype, chains = setup.desired.dtype, len(state.sahmc.chains.energy)
     theta = theta if own == "shared" else np.tile(theta, (chains, 1))
-    return state._replace(
+    return _without_glimpses(state)._replace(
         sahmc=state.sahmc._replace(theta=init_theta(jnp.asarray(theta, dtype))),
         steps=init_step_size(jnp.asarray(steps, dtype), eager=False),
     )
@@ -141,7 +142,8 @@ def adapt(
             if done.draws is not None and len(done.draws.region):
                 home, late = (np.asarray(done.draws.region) == 0).mean(axis=0), len(done.draws.region)
             if done.draws is not None and plan.looks_for_modes:
-                finder, modes, spent = _look_for_modes(done.draws, finder, modes)
+                finder, modes, spent = _look_for_modes(done.draws, places(state.glimpses), finder, modes)
+                state = _without_glimpses(state)
                 looked += spent
                 if isinstance(setup.kernel, Jump):
                     setup = replace(setup, kernel=updated(setup.kernel, modes=modes))
@@ -159,11 +161,18 @@ def _run(
     return done
 
 
-def _look_for_modes(draws: Draw, finder: ModeFinder, modes: Modes) -> tuple[ModeFinder, Modes, int]:
-    """Return a finder extended by the draws, the modes it finds, and the gradients spent."""
+def _without_glimpses(state: RunState) -> RunState:
+    """Return the state as if chains had proposed nothing yet."""
+    return state._replace(glimpses=no_glimpses(state.sahmc.chains.position))
+
+
+def _look_for_modes(
+    draws: Draw, glimpses: np.ndarray, finder: ModeFinder, modes: Modes
+) -> tuple[ModeFinder, Modes, int]:
+    """Return a finder extended by the draws, the modes it finds there and below ``glimpses``, and the gradients."""
     by_chain = np.swapaxes(draws.position, 0, 1)
     finder = finder.with_draws(posterior_draws(by_chain, np.asarray(draws.log_weight).T))
-    found = finder.find(lowest_draws(by_chain, draws.total_energy.T), modes)
+    found = finder.find(lowest_draws(by_chain, draws.total_energy.T), modes, glimpses=glimpses)
     return finder, found.jumps, found.spent
 
 

@@ -91,7 +91,7 @@ def explore(context: WarmupContext, piloted: PilotOutcome, shown: np.ndarray | N
         near = np.concatenate([piloted.draws[-1], back[-1], done.hot])
         hot = np.random.default_rng(len(done.hot)).permutation(done.hot)[: HOT_BATCHES * DESCENTS]
         hot = hot if shown is None else np.concatenate([shown.astype(hot.dtype), hot])
-        searched = _search(context, finder, back, near, FarLook(hot, plan.search_batches, plan.probes))
+        searched = _search(context, finder, back, near, FarLook(hot, plan.search_batches, plan.probes), shown)
         finder, modes = searched.finder, searched.found.jumps
         if int(modes.num) == 1:
             lost |= ~(energy < level + stranded_height(dim))
@@ -114,11 +114,19 @@ class _Searched(NamedTuple):
     spent: int
 
 
-def _search(context: WarmupContext, finder: ModeFinder, back: np.ndarray, near: np.ndarray, far: FarLook) -> _Searched:
+def _search(
+    context: WarmupContext,
+    finder: ModeFinder,
+    back: np.ndarray,
+    near: np.ndarray,
+    far: FarLook,
+    shown: np.ndarray | None,
+) -> _Searched:
     """Look for modes, counting copies as one; drop any symmetry that fails somewhere, and search again.
 
     ``back`` are the draws (draw, chain, dim) of chains that returned from the climb. ``near`` are points (point, dim)
-    from which the search for a first mode starts, and ``far`` says how to look for others.
+    from which the search for a first mode starts, and ``far`` says how to look for others. ``shown`` are points
+    (point, dim) at minima.
     """
     symmetries, spent, known = context.plan.symmetries, 0, no_modes(back.shape[2], back.dtype)
     while True:
@@ -129,7 +137,7 @@ def _search(context: WarmupContext, finder: ModeFinder, back: np.ndarray, near: 
         if quotient is not None:
             folded = replace(finder.folded(quotient.fold), scale=quotient.width)
         folded = folded.with_draws(back) if back.shape[1] else folded
-        found = folded.find(back[-1], known, far)
+        found = folded.find(back[-1], known, far, shown)
         spent += found.spent
         if quotient is None or symmetries is None:
             return _Searched(folded, found, symmetries, quotient, spent)

@@ -26,6 +26,9 @@ EXPECTED_MASS, UNSEEN_MASS = 0.2, 0.05
 """The minimum expected mass for a report, where a mode's depth and width give its expected mass.
 
 The first is for modes with less than a tenth of that mass in the draws, the second for modes that no chain visited."""
+LACKING, HARDLY = 0.1, 0.03
+"""The share of its expected mass below which a mode lacks mass, and the share below which chains cannot have entered
+it. Some draws nearby may have been counted for it."""
 QUANTITIES_NAMED, NAMING_DRAWS = 2, 1000
 """The number of quantities that describe the position of a mode, and of draws used to compute them."""
 
@@ -58,15 +61,22 @@ def name_modes(record: RunRecord) -> list[str]:
 def missed_modes(record: RunRecord) -> np.ndarray:
     """Return the lowest points (mode, dim) of modes that the warm-up missed and whose mass is therefore unknown.
 
-    These are the modes for which ``check_modes`` reports an error, if they are few. There are none if there are too
-    many modes to list.
+    These are the modes for which ``check_modes`` reports an error, if they are few. Chains may have visited them late,
+    or only have seen them in passing. There are none if there are too many modes to list.
     """
     seen, reference = record.modes, record.warmup.reference
     if seen is None or not seen.complete or (reference is not None and reference.shifts):
         return np.zeros((0, 0))
     mass, chains = seen.mass(record.weight), seen.chains(record.cold)
-    late = (mass >= LEAST_MASS) & (chains < SEEN_BY * len(seen.label)) & ~np.asarray(seen.known, bool)
+    late = (mass >= LEAST_MASS) & (chains < SEEN_BY * len(seen.label))
+    late |= _lacks_mass(np.asarray(seen.expected), mass, chains, LACKING)
+    late &= ~np.asarray(seen.known, bool)
     return np.asarray(seen.minimum)[late] if late.sum() <= MODES_NAMED else np.zeros((0, 0))
+
+
+def _lacks_mass(expected: np.ndarray, mass: np.ndarray, chains: np.ndarray, share: float) -> np.ndarray:
+    """Tell which modes hold less than this share of their expected mass, or were visited by no chain."""
+    return ((chains == 0) & (expected > UNSEEN_MASS)) | ((expected > EXPECTED_MASS) & (mass < share * expected))
 
 
 def check_modes(
@@ -93,12 +103,13 @@ def check_modes(
             float(len(mass)),
             "Masses of single modes mean little here; look at quantities that do not depend on them.",
         )
+    numbers = np.asarray(seen.expected), np.asarray(mass), np.asarray(chains)
+    lacking, shut = (_lacks_mass(*numbers, share) for share in (LACKING, HARDLY))
     for k, expected in enumerate(seen.expected):
-        unseen = chains[k] == 0 and expected > UNSEEN_MASS
-        if unseen or (expected > EXPECTED_MASS and mass[k] < expected / 10):
+        if lacking[k]:
             yield Finding(
                 "modes",
-                ERROR if unseen else WARNING,
+                ERROR if shut[k] else WARNING,
                 f"M{names[k][1:]} should hold {expected:.2f} of the mass by its depth and width, but in the "
                 f"draws it holds {mass[k]:.2g}.",
                 float(expected),
