@@ -27,7 +27,7 @@ def with_power(record, *shares, **known):
 
 
 def test_the_probability_is_told_and_survives_a_file(result, tmp_path):
-    assert 0.0 <= result.search_power(0.1, 0.2) <= result.search_power(0.1, 0.5) <= 1.0
+    assert 0.0 <= result.search_power(0.1, 0.2, "near") <= result.search_power(0.1, 0.5, "near") <= 1.0
     result.save(tmp_path / "run.nc")
     again = sahmc.Result.load(tmp_path / "run.nc")
     np.testing.assert_equal(dataclasses.asdict(again.warmup.power), dataclasses.asdict(result.warmup.power))

@@ -8,6 +8,7 @@ from plans import plan_for
 
 import sahmc
 from sahmc.models.energy import trace_energy
+from sahmc.run.glimpses import no_glimpses
 from sahmc.run.journal import Journal
 from sahmc.run.move import RunState
 from sahmc.run.round_trips import init_round_trips
@@ -40,7 +41,8 @@ def at_starts(model, starts):
     energy_fn = trace_energy(model, lambda flat: flat, jnp.asarray(starts[0]), True)
     zero, one = jnp.zeros((), jnp.int32), jnp.ones(1, starts.dtype)
     chains = evaluate_starts(energy_fn, jnp.asarray(starts))[1]
-    state = RunState(chains, init_step_size(one, eager=False), init_round_trips(len(starts)), zero, zero)
+    glimpses = no_glimpses(jnp.asarray(starts))
+    state = RunState(chains, init_step_size(one, eager=False), init_round_trips(len(starts)), glimpses, zero, zero)
     runner = StageRunner(jax.random.key(0), 1, lambda *progress: None, Journal())
     return WarmupContext(runner, energy_fn, plan_for(model)), state
 

@@ -104,7 +104,8 @@ def check_modes(
             "Masses of single modes mean little here; look at quantities that do not depend on them.",
         )
     numbers = np.asarray(seen.expected), np.asarray(mass), np.asarray(chains)
-    lacking, shut = (_lacks_mass(*numbers, share) for share in (LACKING, HARDLY))
+    lacking = _lacks_mass(*numbers, LACKING)
+    shut = _lacks_mass(*numbers, HARDLY) & (numbers[2] < SEEN_BY * total)
     for k, expected in enumerate(seen.expected):
         if lacking[k]:
             yield Finding(
