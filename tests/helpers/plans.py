@@ -1,6 +1,18 @@
-"""A plan with all arguments of ``sample`` at their defaults, but for a small budget."""
+"""A plan with all arguments of ``sample`` at their defaults, but for a small budget, and a warm-up that follows it."""
 
+import jax
+import jax.numpy as jnp
+
+from sahmc.models.energy import trace_energy
+from sahmc.run.glimpses import no_glimpses
+from sahmc.run.journal import Journal
+from sahmc.run.move import RunState
 from sahmc.run.plan import make_plan
+from sahmc.run.round_trips import init_round_trips
+from sahmc.run.stage import StageRunner
+from sahmc.run.start import evaluate_starts
+from sahmc.run.step_size import init_step_size
+from sahmc.warmup.tempered import WarmupContext
 
 DEFAULTS = dict(
     draws=1, tune=100, chains=8, thin=1, target_accept=0.8, kernel="hmc", tilt="tempered", partition=None, gain=None,
@@ -10,3 +22,14 @@ DEFAULTS = dict(
 
 def plan_for(model, **changes):
     return make_plan(model, **{**DEFAULTS, **changes})
+
+
+def at_starts(model, starts, **changes):
+    """The context of a warm-up, and its chains at ``starts``."""
+    energy_fn = trace_energy(model, lambda flat: flat, jnp.asarray(starts[0]), True)
+    zero, one = jnp.zeros((), jnp.int32), jnp.ones(1, starts.dtype)
+    chains = evaluate_starts(energy_fn, jnp.asarray(starts))[1]
+    glimpses = no_glimpses(jnp.asarray(starts))
+    state = RunState(chains, init_step_size(one, eager=False), init_round_trips(len(starts)), glimpses, zero, zero)
+    runner = StageRunner(jax.random.key(0), 64, lambda *progress: None, Journal())
+    return WarmupContext(runner, energy_fn, plan_for(model, **changes)), state

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sahmc.landscape.basins import find_minima
+from sahmc.landscape.basins import BasinMap, find_minima
 from sahmc.models.energy import trace_energy
 from sahmc.models.model import Model
 from sahmc.testing.targets import eight_modes, gaussian, mixture, two_widths
@@ -108,3 +108,38 @@ def test_points_without_a_finite_energy_are_left_out():
     draws = np.array([[9.0, 0.0], [1.0, 1.0], [np.nan, 0.0], [-1.0, 2.0]], np.float32)
     minima, label, _ = find_minima(program(log_density, 2), draws, np.ones(2), 100)
     assert list(label) == [-1, 0, -1, 0] and np.abs(minima).max() < 0.01
+
+
+def spike_in_slab(dim=8, width=0.1, away=2.0):
+    """A spike of half the mass inside a slab of unit width; no barrier of two nats stands between them."""
+    centre = jnp.full(dim, away / dim**0.5)
+
+    def log_density(x):
+        spike = -0.5 * jnp.sum(((x - centre) / width) ** 2) - dim * jnp.log(width)
+        return jnp.logaddexp(spike, -0.5 * jnp.sum(x**2))
+
+    return log_density, np.asarray(centre)
+
+
+@pytest.mark.parametrize("inner", [True, False])
+def test_a_narrow_basin_inside_a_wide_one_is_its_own_without_a_barrier(inner):
+    log_density, centre = spike_in_slab()
+    basins = BasinMap(program(log_density, 8), np.ones(8), np.dtype(np.float32))
+    ends = basins.add(np.array([np.full(8, -0.5), centre + 0.01], np.float32), inner=inner)
+    assert len(set(basins.basin[ends])) == (2 if inner else 1)
+    again = basins.add(np.array([np.full(8, -0.4), centre - 0.02, centre], np.float32), inner=inner)
+    assert len(set(basins.basin)) == (2 if inner else 1)
+    if inner:
+        assert basins.basin[again[0]] == basins.basin[ends[0]] and set(basins.basin[again[1:]]) == {
+            basins.basin[ends[1]]
+        }
+        assert basins.narrow == {basins.basin[ends[1]]}
+
+
+def test_one_basin_stays_one_wherever_points_come_from():
+    """Nor are two alike torn apart that only a low saddle divides."""
+    rng = np.random.default_rng(0)
+    for log_density in (lambda x: -0.5 * jnp.sum(x**2), lambda x: -jnp.sum((x**2 - 1.0) ** 2) / 4):
+        basins = BasinMap(program(log_density, 3), np.ones(3), np.dtype(np.float32))
+        basins.add(rng.normal(size=(40, 3)).astype(np.float32), inner=True)
+        assert len(set(basins.basin)) == 1 and not basins.inner

@@ -52,3 +52,18 @@ def test_the_mass_around_a_point_is_not_its_depth():
     assert (best_way(energy_fn, np.stack([wide, deep]), 1)[0] == 1).all()  # not so much worse that it matters
     absurd = np.full((3, 6), 1e4, np.float32)
     assert (best_way(energy_fn, np.stack([wide, absurd]), 1)[0] == 0).all()
+
+
+def curved_valley(x):
+    """A valley that bends, in units of a million; the straight way down from far starts ends beside it."""
+    y = x / 1e6
+    return -2000.0 * (y[1] - y[0] ** 2) ** 2 - 0.5 * (y[0] - 1.0) ** 2 * 1e3
+
+
+def test_minima_below_absurd_starts_are_returned():
+    energy_fn = trace_energy(sahmc.Model(log_density=curved_valley), lambda x: x, jnp.zeros(2), True)
+    starts = 1e8 * jnp.array([[1.0, 1.0], [-1.0, 2.0], [0.5, -1.0], [2.0, 0.1]])
+    found = come_down(energy_fn, starts)
+    assert len(found.minima) and np.abs(found.minima / 1e6 - 1.0).max() < 0.02
+    low = come_down(energy_fn, jnp.full((4, 2), 1e6))  # nothing is absurd: nothing is looked for
+    assert low.minima.shape == (0, 2) and np.array_equal(low.positions, jnp.full((4, 2), 1e6))

@@ -101,11 +101,12 @@ def test_what_has_overflowed_without_weight_does_not_count():
     rng = np.random.default_rng(0)
     values, weight = rng.normal(size=(4, 100, 1)), np.full((4, 100), 1 / 300)
     weight[3] = 0.0
-    broken = values.copy()
-    broken[3] = np.inf
+    broken, large = values.copy(), values.copy()
+    broken[3], large[3] = np.inf, 1e190  # the square of the second overflows
     values[3] = 0.0
     for measure in (weighted_mean, weighted_ess, weighted_rhat):
         np.testing.assert_allclose(measure(broken, weight), measure(values, weight))
+        np.testing.assert_allclose(measure(large, weight), measure(values, weight))
     assert np.isinf(weighted_mean(broken, np.full((4, 100), 1 / 400)).mean).all()
 
 

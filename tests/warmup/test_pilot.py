@@ -4,21 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from plans import plan_for
+from plans import at_starts, plan_for
 
 import sahmc
-from sahmc.models.energy import trace_energy
-from sahmc.run.glimpses import no_glimpses
-from sahmc.run.journal import Journal
-from sahmc.run.move import RunState
-from sahmc.run.round_trips import init_round_trips
-from sahmc.run.stage import StageRunner
-from sahmc.run.start import evaluate_starts
-from sahmc.run.step_size import init_step_size
 from sahmc.warmup import pilot
 from sahmc.warmup.pilot import are_on_their_way, fit_pilot, mixing
 from sahmc.warmup.rescue import rescue
-from sahmc.warmup.tempered import WarmupContext
 
 
 def test_a_chain_on_a_plateau_goes_on_where_others_are():
@@ -34,17 +25,6 @@ def test_a_chain_on_a_plateau_goes_on_where_others_are():
     assert result.warmup.pilot.stranded == 1 and (result.log_density > -1000).all()
     mean = result.expectation()
     assert (abs(mean.mean) < 4 * mean.mcse).all()
-
-
-def at_starts(model, starts):
-    """The context of a warm-up, and its chains at ``starts``."""
-    energy_fn = trace_energy(model, lambda flat: flat, jnp.asarray(starts[0]), True)
-    zero, one = jnp.zeros((), jnp.int32), jnp.ones(1, starts.dtype)
-    chains = evaluate_starts(energy_fn, jnp.asarray(starts))[1]
-    glimpses = no_glimpses(jnp.asarray(starts))
-    state = RunState(chains, init_step_size(one, eager=False), init_round_trips(len(starts)), glimpses, zero, zero)
-    runner = StageRunner(jax.random.key(0), 1, lambda *progress: None, Journal())
-    return WarmupContext(runner, energy_fn, plan_for(model)), state
 
 
 def rescued(model, starts, energies=None):

@@ -18,7 +18,7 @@ from sahmc.tilt.target import ChainState
 
 
 class Glimpses(NamedTuple):
-    """For each chain, the rejected proposal with the largest fall in energy."""
+    """The rejected proposal of each chain with the largest fall in energy."""
 
     position: Float[Array, "chains dim"]
     """The position of the proposal."""

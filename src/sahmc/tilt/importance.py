@@ -136,14 +136,14 @@ def _beside(weight: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def _known(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Return the values; if any overflowed, those at draws of zero weight become 0."""
-    return values if np.isfinite(values).all() else np.where(_beside(weight, values) > 0, values, 0.0)
+    """Return the values, with 0 at draws of zero weight: there they may be so large that their squares overflow."""
+    return values if (weight > 0).all() else np.where(_beside(weight, values) > 0, values, 0.0)
 
 
 def weighted_variance(values: np.ndarray, weight: np.ndarray) -> np.ndarray | np.floating:
     """Return sum w (f - mean)^2, the posterior variance of ``values`` f (chain, draw, ...); ``weight`` w sums to 1."""
     column, values = _beside(weight, values), _known(values, weight)
-    return (column * (values - (column * values).sum(axis=(0, 1))) ** 2).sum(axis=(0, 1))
+    return ((np.sqrt(column) * (values - (column * values).sum(axis=(0, 1)))) ** 2).sum(axis=(0, 1))
 
 
 def weighted_ess(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
