@@ -38,7 +38,7 @@ def test_a_spike_inside_a_slab_is_found_by_what_was_rejected(glimpsed, monkeypat
         assert abs(mass.mean - 0.5) < 4 * mass.mcse and abs(evidence.mean) < 4 * evidence.mcse
         assert result.warmup.late == 1 and not any(finding.severity == "error" for finding in result.findings)
     else:
-        assert mass.mean == 0 and evidence.mean < -0.6
+        assert mass.mean < 0.01 and evidence.mean < -0.6
 
 
 def info(accepted, position, energy):
