@@ -2,6 +2,7 @@
 
 python benchmarks/needles.py widths --seeds 20 --jobs 2     # two Gaussians, from the wide one
 python benchmarks/needles.py spike --seeds 20 --jobs 2      # the 10-D spike and slab, prior apart and raw
+python benchmarks/needles.py inside --seeds 10 --budgets default     # a spike in the bulk of a slab, in 8-D
 python benchmarks/needles.py spike --budgets "16384 chains" --jobs 1     # the same on a GPU
 python benchmarks/needles.py power --needles 200 --jobs 2   # needles planted at random: found as often as stated?
 python benchmarks/needles.py power --place far --needles 100 --jobs 2    # the same far from the modes, or "inside"
@@ -82,6 +83,39 @@ def spike_task(task):
         rows.append(row_of(run, abs(float(found.mean[0]) - 0.5), seconds))
         print(kind, seed, rows[-1], flush=True, file=sys.stderr)
     return (f"spike and slab, {kind}", budget), rows
+
+
+def inside_task(task):
+    """Half of the mass in a spike inside a slab in eight dimensions: its width, and how far its centre is from the
+    slab's, in widths of the slab; prior apart (three times as wide) or raw; some seeds."""
+    kind, width, away, budget, seeds = task
+    import jax
+    import jax.numpy as jnp
+
+    import sahmc
+
+    dim = 8
+    centre = jnp.full(dim, away / dim**0.5)
+
+    def normal(x, middle, sd):
+        return -0.5 * jnp.sum(((x - middle) / sd) ** 2) - dim * jnp.log(sd) - 0.5 * dim * jnp.log(2 * jnp.pi)
+
+    def log_density(x):
+        return jnp.logaddexp(normal(x, centre, width), normal(x, 0.0, 1.0)) - jnp.log(2.0)
+
+    model = log_density
+    if kind == "prior apart":
+        model = sahmc.Model(
+            log_likelihood=lambda x: log_density(x) - normal(x, 0.0, 3.0),
+            log_prior=lambda x: normal(x, 0.0, 3.0),
+            draw_prior=lambda key: 3.0 * jax.random.normal(key, (dim,)),
+        )
+    rows = []
+    for seed in seeds:
+        run, seconds = sample(model, -jnp.ones(dim), random_seed=seed, **BUDGETS[budget])
+        found = run.expectation(lambda x: (jnp.sum((x - centre) ** 2) < dim * (2.5 * width) ** 2).astype(float))
+        rows.append(row_of(run, abs(float(found.mean) - 0.5), seconds))
+    return (f"spike of width {width}, {away} from the middle, {kind}", budget), rows
 
 
 def row_of(run, off, seconds):
@@ -243,7 +277,7 @@ def blocks(first, seeds):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["widths", "spike", "power", "many"])
+    parser.add_argument("what", choices=["widths", "spike", "inside", "power", "many"])
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--kinds", default="prior apart,raw")
@@ -261,6 +295,10 @@ def main():
     elif args.what == "spike":
         tasks = [(kind, b, s) for b in budgets for s in runs for kind in args.kinds.split(",")]
         work, table = spike_task, found_table
+    elif args.what == "inside":
+        cases = [(k, w, a) for k in args.kinds.split(",") for w, a in ((0.1, 0), (0.1, 1), (0.1, 2), (0.2, 2))]
+        tasks = [(*case, b, some) for b in budgets for case in cases for some in runs]
+        work, table = inside_task, found_table
     elif args.what == "power":
         tasks = [(name, k, max(1, args.needles // 10), args.place) for k in range(2) for name in bases()]
         work, table = power_task, power_table

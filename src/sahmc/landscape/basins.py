@@ -131,6 +131,7 @@ class BasinMap:
         """
         if len(self.scale) > LAPLACE_DIM or not self.has_gradient:
             return label
+        points = points if self.fold is None else self.fold(points)
         energy = self.energies(points)
         for i in np.argsort(energy, kind="stable"):
             if label[i] < 0 or not np.isfinite(energy[i]):
