@@ -23,8 +23,8 @@ check:   ## what a reviewer would do: style and types, the tests, the newest ver
 	  echo "make $$part: $$(($$(date +%s) - began)) s"; \
 	done
 
-test: $(VENV)/.test   ## the test suite; the claims by themselves, because they are compiled with more optimisation
-	$(BIN)/python -m pytest -n 2 --dist loadfile tests --ignore tests/claims
+test: $(VENV)/.test   ## the test suite; types are checked as the rooms run; the claims are compiled with more optimisation
+	$(BIN)/python -m pytest -n 2 --dist loadfile --jaxtyping-packages=sahmc,beartype.beartype tests --ignore tests/claims
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests/claims
 
 newest:   ## what users install: the newest Python and dependencies, without pins; the demo and the tests that depend on them most

@@ -13,6 +13,7 @@ from sahmc import Model
 from sahmc.landscape.reference import around_all
 from sahmc.models.energy import trace_energy
 from sahmc.tilt.bridge import bridge_to_reference
+from sahmc.warmup import top
 from sahmc.warmup.top import (
     LEAST_PRIOR_OVERLAP,
     PRIOR_DRAWS,
@@ -115,3 +116,24 @@ def test_the_longer_the_way_the_less_need_a_reference_be_like_the_posterior():
         ratio = shift * (p - q) - shift**2
         accepted = np.minimum(1, np.exp(ratio))
         assert abs(accepted.mean() - _overlap_that_pays(length)) < 4 * accepted.std() / np.sqrt(accepted.size)
+
+
+@pytest.mark.parametrize("looked", [True, False])
+def test_a_core_in_the_middle_of_a_wide_mode_needs_the_reference(looked, monkeypatch):
+    """The prior is near, but what comes down from it misses a core with half of the mass, as the broken twin does."""
+    if not looked:
+        monkeypatch.setattr(top, "has_core", lambda context, found: False)
+
+    def normal(x, sd):
+        return -0.5 * jnp.sum((x / sd) ** 2) - 8 * jnp.log(sd) - 4 * jnp.log(2 * jnp.pi)
+
+    def log_likelihood(x):
+        return jnp.logaddexp(normal(x, 0.1), normal(x, 1.0)) - jnp.log(2.0) - normal(x, 3.0)
+
+    model = sahmc.Model(log_likelihood=log_likelihood, log_prior=lambda x: normal(x, 3.0))
+    result = sahmc.sample(model, -jnp.ones(8), random_seed=0, progressbar=False)
+    mass = result.expectation(lambda x: (jnp.sum(x**2) < 0.5).astype(float))
+    if looked:
+        assert abs(mass.mean - 0.5) < 4 * mass.mcse and result.warmup.reference is not None
+    else:
+        assert mass.mean < 0.01

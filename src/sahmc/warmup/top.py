@@ -11,7 +11,8 @@ from scipy.special import ndtr, ndtri
 
 from sahmc._support.traced import TracedFunction
 from sahmc.kernels.base import Kernel
-from sahmc.landscape.curvature import correlated_covariance
+from sahmc.landscape.basins import INNER_NATS
+from sahmc.landscape.curvature import correlated_covariance, energies_and_gradients
 from sahmc.landscape.mode_finder import Found
 from sahmc.landscape.parts import Parts
 from sahmc.landscape.reference import Reference, around_all
@@ -43,6 +44,9 @@ MOST_LOST = 0.5
 """The largest share of chains lost on the descent from the prior for which the prior can be the top."""
 MOST_RHAT = 1.1
 """The largest R-hat of draws of the prior with which its mass can be measured."""
+CORE_NATS = 1.0
+"""A narrow core counts if its mass is at most this many nats below that of the draws. In the neck of a funnel, the
+Laplace approximation at the minimum is some three nats below."""
 PRIOR_DRAWS = 2048
 """The number of draws of a Gaussian similar to the prior, for measuring the mass of the prior."""
 PRIOR_INFLATION = 1.2
@@ -104,7 +108,9 @@ def choose_top(context: WarmupContext, piloted: PilotOutcome, found: Landscape) 
     plan, pilot, heat, searched = context.plan, piloted.pilot, found.climb, found.found
     beside = piloted.plain if plan.has_prior else piloted.kernel
     quarter = piloted.quarter_of(beside)
-    length = _length(piloted, found) if plan.has_prior else math.inf
+    length = math.inf
+    if plan.has_prior and not (plan.learns_reference and has_core(context, found)):
+        length = _length(piloted, found)
     if not plan.learns_reference or length <= 1:
         return Top(_without(context), beside, quarter, pilot, found)
     assert pilot is not None and searched is not None and heat is not None
@@ -148,6 +154,20 @@ def _for_all_modes(piloted: PilotOutcome, found: Found) -> Kernel:
 def _without(context: WarmupContext, spent: int = 0) -> WarmupContext:
     """Return the context of a run without a reference, on which ``spent`` moves were spent."""
     return replace(context, plan=replace(context.plan, reference=False, spent=spent))
+
+
+def has_core(context: WarmupContext, found: Landscape) -> bool:
+    """Tell whether a narrow core in the middle of a wide mode may hold much of the mass.
+
+    Chains that come down from the prior do not find it, since its volume is too small. A reference holds it.
+    """
+    searched, bulk = found.found, found.finder.bulk
+    if searched is None or bulk is None or searched.by_curvature is searched.modes:
+        return False
+    num = int(searched.modes.num)
+    narrow, wide = (np.asarray(modes.log_det, float)[:num] for modes in (searched.by_curvature, searched.modes))
+    energy = energies_and_gradients(context.energy_fn, np.asarray(searched.by_curvature.minimum)[:num])[0]
+    return bool(((narrow < wide - INNER_NATS) & (narrow - energy > bulk.log_mass - CORE_NATS)).any())
 
 
 def _length(piloted: PilotOutcome, found: Landscape) -> float:
