@@ -40,7 +40,7 @@ def off_by(result):
 def test_a_pilot_on_a_plateau_is_repeated_where_the_search_leads(repeated, monkeypatch):
     """The broken twin goes on with the lengths of the plateau, where the middle may be anywhere."""
     if not repeated:
-        monkeypatch.setattr(warmup, "pilot_again", lambda context, piloted, minima: None)
+        monkeypatch.setattr(warmup, "pilot_again", lambda context, piloted, *others: (piloted, False))
     start = {"size": 2.0, "rate": 4.0, "middle": -600.0, "noise": 1.0}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

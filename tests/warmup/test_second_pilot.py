@@ -34,16 +34,17 @@ def minima(*modes):
 def test_it_begins_in_the_one_mode_with_far_more_mass():
     """The lengths of the plateau are 10 000 times as long; those of the mode are found."""
     context, first = piloted(plateau(0))
-    second = pilot_again(context, first, minima(0))
-    assert second is not None and second.gradients > first.gradients
+    second, again = pilot_again(context, first, minima(0))
+    assert again and second.gradients > first.gradients
     assert np.abs(first.draws).max() < 8 and np.abs(second.draws - 3.0).max() < 10 * NARROW
     assert 0.5 * NARROW < second.draws.std(axis=(0, 1)).max() < 2 * NARROW
 
 
 def test_not_among_several_modes_nor_where_no_minimum_is_heavier():
     context, first = piloted(plateau(0, 1))
-    assert pilot_again(context, first, minima(0, 1)) is None
-    assert pilot_again(context, first, minima(0)) is not None  # as far as is known, it is the only one
+    same, again = pilot_again(context, first, minima(0, 1))
+    assert not again and same.draws is first.draws and same.gradients > first.gradients
+    assert pilot_again(context, first, minima(0))[1]  # as far as is known, it is the only one
     context, first = piloted(lambda x: plateau(0)(x) - jnp.where(jnp.sum((x - 3.0) ** 2) < 1e-3, 70.0, 0.0))
-    assert pilot_again(context, first, minima(0)) is None  # the mode is deeper by ten nats, but has far less mass
-    assert pilot_again(context, first, np.zeros((0, 2), np.float32)) is None
+    assert not pilot_again(context, first, minima(0))[1]  # the mode is deeper by ten nats, but has far less mass
+    assert not pilot_again(context, first, np.zeros((0, 2), np.float32))[1]

@@ -127,12 +127,14 @@ class BasinMap:
     def _set_apart(self, points: np.ndarray, label: np.ndarray) -> np.ndarray:
         """Give points (point, dim) at rest in a far narrower or wider place than their anchors a basin of their own.
 
-        No barrier separates such basins, but chains hardly find the narrow one. Return the anchor of each point.
+        Points that are still on their way keep their anchors. No barrier separates such basins, but chains hardly find
+        the narrow one. Return the anchor of each point.
         """
         if len(self.scale) > LAPLACE_DIM or not self.has_gradient:
             return label
         points = points if self.fold is None else self.fold(points)
-        energy = self.energies(points)
+        energy, grad = energies_and_gradients(self.energy_fn, points.astype(self.dtype))
+        self.spent += len(points)
         for i in np.argsort(energy, kind="stable"):
             if label[i] < 0 or not np.isfinite(energy[i]):
                 continue
@@ -142,6 +144,9 @@ class BasinMap:
                 continue
             shape, cost = laplace_covariance(self.energy_fn, points[i].astype(self.dtype), self.scale)
             self.spent += cost
+            slope = self.scale * grad[i]
+            if not 0.5 * slope @ shape @ slope < REST_NATS:
+                continue
             square = self._squares(points[i], shape)
             near, mine = int(square.argmin()), np.flatnonzero(self.basin == self.basin[label[i]])
             if square[near] < INNER_SQUARE and abs(self._larger(shape, near)) <= INNER_NATS:

@@ -129,8 +129,9 @@ class ModeFinder:
         ``first`` are points (point, dim) that descend before any others; ``known`` are modes found earlier. ``far``
         says how to search far from all modes; None means not at all. ``glimpses`` are rejected proposals (point, dim).
         """
-        basins, _ = self._first_look(first, known, glimpses)
+        basins, _ = self._first_look(first, known)
         early = len(basins.anchor)
+        self._look_below(basins, glimpses)
         search, power = Discovery(basins, self._seed), None
         if far is not None and basins.has_gradient and len(basins.anchor):
             power = self._look_far(basins, search, far)
@@ -145,7 +146,7 @@ class ModeFinder:
         if found and found[0] is not None:
             laplace = np.stack([cov for cov in found if cov is not None]) * self.scale[:, None] * self.scale
         minima = basins.anchor[lowest[kept]].astype(self.draws.dtype)
-        narrow = np.isin(basins.basin[lowest[kept]], list(basins.narrow))
+        narrow = np.isin(basins.basin[lowest[kept]], list(basins.narrow)) & (len(kept) > 1)
         modes = fit_modes(self.draws, minima, self.scale, self.draws.dtype, self.stage, laplace, narrow)
         jumps = by_curvature = modes
         if laplace is not None and len(minima) and not displaced:
@@ -208,7 +209,8 @@ class ModeFinder:
         numbered by decreasing mass, from the ``log_weight`` of each draw (chain, draw). If that is None, all draws have
         equal weight. ``glimpses`` are as for ``find``.
         """
-        basins, was_known = self._first_look(first, known, glimpses)
+        basins, was_known = self._first_look(first, known)
+        self._look_below(basins, glimpses)
         log_weight = np.zeros(draws.shape[:2]) if log_weight is None else log_weight
         weight = np.exp(log_normalise(log_weight.astype(float))).ravel()
         sample = _equal_weight(weight, draws)
@@ -236,10 +238,10 @@ class ModeFinder:
             copies=None if self.fold is None else np.array([self.fold.copies(x, self.scale) for x in minimum[order]]),
         ), basins.spent
 
-    def _first_look(self, first: np.ndarray, known: Modes, glimpses: np.ndarray | None) -> tuple[BasinMap, np.ndarray]:
+    def _first_look(self, first: np.ndarray, known: Modes) -> tuple[BasinMap, np.ndarray]:
         """Return the basins that points descend to, and the anchors that the minima known earlier lead to.
 
-        The points are the known minima, some of ``first``, randomly chosen draws, and some ``glimpses``.
+        The points are the known minima, some of ``first``, and randomly chosen draws.
         """
         rng = np.random.default_rng(len(self.draws))
         old = np.asarray(known.minimum)[: int(known.num)]
@@ -247,9 +249,14 @@ class ModeFinder:
         others = self.draws[rng.integers(len(self.draws), size=max(DESCENTS - len(first) - len(old), FEWEST_OTHERS))]
         basins = BasinMap(self.energy_fn, self.scale, self.draws.dtype, self.fold)
         basins.add(np.concatenate([old, first, others]), steps=DESCENT_STEPS)
-        some = others[:FEW_INNER]
-        some = some if glimpses is None else np.concatenate([some, rng.permutation(glimpses)[:DESCENTS]])
-        return basins, basins.add(np.concatenate([old, some]), steps=DESCENT_STEPS, inner=True)[: len(old)]
+        some = np.concatenate([old, others[:FEW_INNER]])
+        return basins, basins.add(some, steps=DESCENT_STEPS, inner=True)[: len(old)]
+
+    def _look_below(self, basins: BasinMap, glimpses: np.ndarray | None) -> None:
+        """Add the basins below some ``glimpses`` (point, dim), where no chain was."""
+        if glimpses is not None and len(glimpses):
+            some = np.random.default_rng(len(glimpses)).permutation(glimpses)[:DESCENTS]
+            basins.add(some.astype(self.draws.dtype), steps=DESCENT_STEPS, inner=True)
 
     def _search(self, basins: BasinMap, sample: np.ndarray) -> tuple[np.ndarray, np.ndarray, bool]:
         """Let draws descend, a batch at a time, until a batch finds no new basin.

@@ -37,6 +37,8 @@ MASS_LENGTHS = 10.0 ** np.arange(-9, 16, 2)
 """The possible lengths over which the energy bends when masses are compared."""
 MASS_STARTS = 5
 """The number of starts used to compare ways of descending."""
+MINIMA_STARTS = 32
+"""The largest number of starts, of each way, below which minima are looked for."""
 CHECKED = 10
 """The number of steps between decisions whether to continue a descent."""
 
@@ -212,7 +214,7 @@ class Starts(NamedTuple):
     positions: Float[Array, "chains dim"]
     """The starts."""
     minima: np.ndarray
-    """The minima (point, dim) below the ends of every way tried; none if no start was absurdly high."""
+    """The minima (point, dim) below some ends of every way tried; none if no start was absurdly high."""
     gradients: int
     """The gradients spent."""
 
@@ -221,6 +223,7 @@ def come_down(
     energy_fn: TracedFunction,
     positions: Float[Array, "chains dim"],
     draw_prior: Callable[[], np.ndarray | None] | None = None,
+    search: bool = True,
 ) -> Starts:
     """Return positions (chain, dim) from which chains can start.
 
@@ -233,7 +236,8 @@ def come_down(
       L-BFGS might fit all data with almost none. But noise that explains everything leaves other parameters where they
       were.
 
-    No way is best for every model. So the minima below all of them are returned too, for the search to weigh.
+    No way is best for every model. So the minima below all of them are returned too, for the ``search`` to weigh, if
+    there will be one.
     """
     start = np.asarray(positions)
     steep, spent = _steepest(energy_fn, start)
@@ -251,7 +255,7 @@ def come_down(
         spent += cost
     if not high.any():
         return Starts(jnp.asarray(ends), start[:0], spent)
-    minima, cost = _minima_below(energy_fn, ways)
+    minima, cost = _minima_below(energy_fn, ways) if search else (start[:0], 0)
     spent += cost
     if len(ways) == 1:
         return Starts(jnp.asarray(ends), minima, spent)
@@ -261,9 +265,10 @@ def come_down(
 
 
 def _minima_below(energy_fn: TracedFunction, ways: list[np.ndarray]) -> tuple[np.ndarray, int]:
-    """Return the minima (point, dim) to which the ends of each way descend, in lengths of that way, and the cost."""
-    found, spent = [], 0
-    for ends in ways:
+    """Return the minima (point, dim) to which some ends of each way descend, in lengths of that way, and the cost."""
+    found, spent = list[np.ndarray](), 0
+    for way in ways:
+        ends = way[np.linspace(0, len(way) - 1, min(len(way), MINIMA_STARTS)).astype(int)]
         scale, cost = _lengths_amid(energy_fn, ends)
         low, _, at_rest, more = quench_all(energy_fn, ends, scale, START_STEPS)
         found.append(low[at_rest])

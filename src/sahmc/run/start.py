@@ -169,7 +169,8 @@ def start_chains(ready: Prepared) -> Started:
     if kernel.uses_gradient:
         spent += looked
     if kernel.tunes_step_size and kernel.uses_gradient:
-        positions, minima, cost = come_down(ready.energy_fn, positions, ready.draw_prior)
+        search = ready.plan.looks_for_modes and ready.plan.earlier is None
+        positions, minima, cost = come_down(ready.energy_fn, positions, ready.draw_prior, search)
         spent += cost
         start = _init(target, positions)
     zero = jnp.zeros((), jnp.int32)

@@ -369,6 +369,6 @@ def resume(
 def warm_up_only(ready: Prepared, rng_key: Key[Array, ""]) -> WarmedUp:
     """Run the warm-up alone, and return everything needed to make draws in a loop outside ``sample``."""
     with progress(ready.plan.stages, False, None) as report:
-        state = start_chains(ready).state
+        started = start_chains(ready)
         runner = StageRunner(rng_key, chunk_capacity(*ready.positions.shape), report, Journal())
-        return warm_up(WarmupContext(runner, ready.energy_fn, ready.plan), state)
+        return warm_up(WarmupContext(runner, ready.energy_fn, ready.plan), started.state, shown=started.minima)

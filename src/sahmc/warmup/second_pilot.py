@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 
@@ -20,18 +22,21 @@ MOST_MINIMA = 96
 """The largest number of minima that are compared, lowest first."""
 
 
-def pilot_again(context: WarmupContext, piloted: PilotOutcome, minima: np.ndarray) -> PilotOutcome | None:
+def pilot_again(
+    context: WarmupContext, piloted: PilotOutcome, minima: np.ndarray, t_key: Any = None
+) -> tuple[PilotOutcome, bool]:
     """Return a second pilot run, if one of ``minima`` (point, dim) has far more mass than the first pilot saw.
 
-    The lengths, step size and energies that the first one learnt then belong to another place. Return None if no
-    minimum is heavier, or if several are: among many modes a second pilot would settle in a few of them, and no longer
-    show that others are missing. The cost of the first pilot is still counted.
+    The lengths, step size and energies that the first one learnt then belong to another place. If no minimum is
+    heavier, or several are, return the first pilot. Among many modes a second one would settle in a few of them, and no
+    longer show that others are missing. Return also whether there is a second one. All costs are counted. ``t_key`` is
+    the number of moves made since the first pilot began, if there were more.
     """
     if not (context.plan.looks_for_modes and len(minima)) or minima.shape[1] > MOST_SCALED:
-        return None
+        return piloted, False
     bulk = Bulk.of(context.energy_fn, piloted.draws)
     if bulk is None:
-        return None
+        return piloted, False
     energy, _ = energies_and_gradients(context.energy_fn, minima)
     minima = minima[np.argsort(energy, kind="stable")[:MOST_MINIMA]]
     scale, spent = nat_lengths(context.energy_fn, minima[0])  # the pilot's lengths may be far too long here
@@ -41,11 +46,11 @@ def pilot_again(context: WarmupContext, piloted: PilotOutcome, minima: np.ndarra
     spent += basins.spent + len(energy)
     count = np.flatnonzero(log_mass > log_mass.max(initial=-np.inf) - NEGLIGIBLE_NATS)
     if len(count) != 1 or not bulk.is_outweighed(log_mass):
-        return None
+        return piloted._replace(gradients=piloted.gradients + spent), False
     anchor = int(lowest[count[0]])
-    begun = _around(context, piloted.state, basins.anchor[anchor], basins.laplace(anchor), scale)
-    second = run_pilot(context, begun)
-    return second._replace(gradients=piloted.gradients + spent + second.gradients)
+    home = piloted.state if t_key is None else piloted.state._replace(t_key=t_key)  # use no random number twice
+    second = run_pilot(context, _around(context, home, basins.anchor[anchor], basins.laplace(anchor), scale))
+    return second._replace(gradients=piloted.gradients + spent + second.gradients), True
 
 
 def _around(

@@ -165,8 +165,11 @@ def has_core(context: WarmupContext, found: Landscape) -> bool:
     if searched is None or bulk is None or searched.by_curvature is searched.modes:
         return False
     num = int(searched.modes.num)
+    minima = np.asarray(searched.by_curvature.minimum)[:num]
+    same = (minima[:, None] == np.asarray(searched.modes.minimum)[:num]).all(axis=2)  # each has an order of its own
     narrow, wide = (np.asarray(modes.log_det, float)[:num] for modes in (searched.by_curvature, searched.modes))
-    energy = energies_and_gradients(context.energy_fn, np.asarray(searched.by_curvature.minimum)[:num])[0]
+    wide = np.where(same.any(axis=1), wide[same.argmax(axis=1)], -math.inf)
+    energy = energies_and_gradients(context.energy_fn, minima)[0]
     return bool(((narrow < wide - INNER_NATS) & (narrow - energy > bulk.log_mass - CORE_NATS)).any())
 
 

@@ -99,12 +99,12 @@ def warm_up(context: WarmupContext, state: RunState, save: bool = False, shown: 
     dtype = state.sahmc.chains.position.dtype
     piloted = run_pilot(context, state)
     if shown is not None:
-        piloted = pilot_again(context, piloted, shown) or piloted
+        piloted, _ = pilot_again(context, piloted, shown)
     explored = explore(context, piloted, shown)
     if explored.found is not None and explored.found.elsewhere:
-        second = pilot_again(context, piloted, explored.found.minima)
-        if second is not None:
-            piloted, explored = second, explore(context, second, explored.found.minima).after(explored)
+        piloted, again = pilot_again(context, piloted, explored.found.minima, explored.state.t_key)
+        if again:
+            explored = explore(context, piloted, explored.found.minima).after(explored)
     context = replace(context, fold=None if explored.quotient is None else explored.quotient.fold)
     top = choose_top(context, piloted, explored)
     context, plan, pilot, found, kernel = top.context, top.context.plan, top.pilot, top.found, top.kernel
