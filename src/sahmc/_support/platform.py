@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool
 
 
@@ -19,6 +20,11 @@ def on_accelerator() -> bool:
     device = getattr(jax.config, "jax_default_device", None)
     platform = jax.default_backend() if device is None else getattr(device, "platform", device)
     return platform != "cpu"
+
+
+def placed(values: Any, dtype: Any = None) -> jax.Array:
+    """Return an array on the default device. Unlike ``jnp.asarray``, this compiles no program for each shape."""
+    return jax.device_put(np.asarray(values, dtype))
 
 
 def when(condition: Bool[Array, ""] | bool, make: Callable[[], Any], otherwise: Any) -> Any:

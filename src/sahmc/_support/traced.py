@@ -10,6 +10,7 @@ import jax
 from jax.tree_util import PyTreeDef
 
 from sahmc._support import jax_internals as inside
+from sahmc._support.platform import placed
 from sahmc._support.pytree import static, strategy
 
 
@@ -52,9 +53,8 @@ class TracedFunction:
 def trace(fn: Callable[[jax.Array], Any], example: jax.Array) -> TracedFunction:
     """Return ``fn`` as a program, by calling it once on a placeholder for the array ``example``."""
     program, consts, shapes = inside.make_program(fn, example)
-    return TracedFunction(
-        [jax.numpy.asarray(c) for c in consts], _interned(_Steps(program)), jax.tree.structure(shapes)
-    )
+    consts = [c if isinstance(c, jax.Array) else placed(c) for c in consts]
+    return TracedFunction(consts, _interned(_Steps(program)), jax.tree.structure(shapes))
 
 
 class _Steps:

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from sahmc._support.platform import placed
 from sahmc._support.pytree import converted, strategy, updated
 from sahmc._support.validate import as_numbers, require, require_known
 from sahmc.hamiltonian.spread import Spread
@@ -95,8 +96,8 @@ def _variances(inverse_mass: Any) -> Vector:
     todo = "pass the variances of the position, or metric='diagonal' to have them estimated"
     values = as_numbers(inverse_mass, must, todo)
     require(values.ndim == 1 and np.all(np.isfinite(values)) and np.all(values > 0), must, values.tolist(), todo)
-    held = jnp.finfo(jnp.zeros(()).dtype)
-    return jnp.asarray(np.clip(values, float(held.tiny), float(held.max)))
+    held = jnp.finfo(jnp.result_type(float))
+    return placed(np.clip(values, float(held.tiny), float(held.max)))
 
 
 @strategy

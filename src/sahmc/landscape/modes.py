@@ -9,6 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from sahmc._support.compiled import compiled
+from sahmc._support.platform import placed
 from sahmc._support.pytree import strategy
 from sahmc.landscape.gaussians import Gaussians, gaussians_of, likeliest, sort_and_fit
 
@@ -138,10 +140,10 @@ def _modes(found: Gaussians, label: np.ndarray, stage: np.ndarray, minima: np.nd
     weight = count[kept] / max(1, count[kept].sum())
     parts = (minima[kept], weight, *(part[kept] for part in (found.mean, found.sd, found.axes, found.stretch)))
     arrays = [*map(padded, (*parts, found.log_det[kept])), found.common, found.inverse]
-    return Modes(jnp.int32(len(kept)), *(jnp.asarray(array, dtype) for array in arrays))
+    return Modes(placed(len(kept), np.int32), *(placed(array, dtype) for array in arrays))
 
 
-@jax.jit
+@compiled
 def carry_to_others(
     modes: Modes, points: Float[Array, "points dim"], turns: Int[Array, " points"]
 ) -> tuple[Float[Array, "points dim"], Float[Array, " points"]]:

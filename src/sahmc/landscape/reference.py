@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 from scipy.special import gammaln, logsumexp
 
+from sahmc._support.platform import placed
 from sahmc._support.pytree import strategy, updated
 from sahmc._support.traced import TracedFunction
 from sahmc.landscape.fold import Fold
@@ -123,6 +124,7 @@ class Reference:
     def log_parts(self, points: np.ndarray) -> np.ndarray:
         """Return the log of each part's contribution to q at points (point, dim), as (part, point)."""
         parts = np.full((self.num_parts, len(points)), -0.5 * points.shape[1] * math.log(2 * math.pi))
+        log_weight, log_det = np.asarray(self.log_weight, float), np.asarray(self.log_det, float)
         for k in range(len(parts)):
             away, inverse = points - np.asarray(self.mean, float)[k], np.asarray(self.inverse, float)[k]
             z = away * inverse if inverse.ndim == 1 else away @ inverse.T
@@ -130,7 +132,7 @@ class Reference:
             if self.heavy is not None and self.heavy[k]:
                 power, constant = _t_like(points.shape[1])
                 height = power * np.log1p(height) - constant
-            parts[k] += float(self.log_weight[k]) - height - float(self.log_det[k])
+            parts[k] += log_weight[k] - height - log_det[k]
         return parts
 
     def folded(self, fold: Fold | None) -> Reference:
@@ -139,7 +141,7 @@ class Reference:
             return self
         cut = updated(self, fold=fold)
         log_copies = fold.group.log_order + math.log(max(cut._share_inside(), 1 / SHARE_DRAWS))
-        return updated(cut, log_copies=jnp.asarray(log_copies, self.mean.dtype))
+        return updated(cut, log_copies=placed(log_copies, self.mean.dtype))
 
     def _share_inside(self) -> float:
         """Return the share of the Gaussians in the domain of ``fold``."""
@@ -178,9 +180,9 @@ def mixture_of(
     order = np.where(np.arange(size) < len(weight), np.arange(size), 0)
     log_weight = np.where(np.arange(size) < len(weight), np.log(weight / weight.sum())[order], -np.inf)
     arrays = (log_weight, mean[order], factor[order], inverse[order], log_det[order])
-    parts: Any = (jnp.asarray(array, dtype) for array in arrays)
+    parts: Any = (placed(array, dtype) for array in arrays)
     reference = Reference(*parts)
-    return reference if heavy is None or not heavy.any() else updated(reference, heavy=jnp.asarray(heavy[order]))
+    return reference if heavy is None or not heavy.any() else updated(reference, heavy=placed(heavy[order]))
 
 
 @strategy

@@ -13,6 +13,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
+from sahmc._support.platform import placed
 from sahmc._support.types import Unravel
 from sahmc._support.validate import require
 from sahmc.models.energy import BaseEnergy
@@ -51,7 +52,7 @@ def starting_positions(model: Model, initvals: Any, chains: int, rng_key: jax.Ar
     if not isinstance(initvals, list):
         _check_one(model, initvals, chains)
         flat, unravel = flatten(initvals, "the start")
-        return jnp.tile(flat, (chains, 1)), unravel
+        return placed(np.tile(np.asarray(flat), (chains, 1))), unravel
     require(
         len(initvals) == chains,
         f"a list of initvals holds one position for each of the {chains} chains",
@@ -67,7 +68,7 @@ def starting_positions(model: Model, initvals: Any, chains: int, rng_key: jax.Ar
             f"{structure(position)} for chain {i} against {first}",
             "build every start in the same way",
         )
-    return jnp.asarray(np.stack([np.asarray(flat) for flat in flats])), unravels[0]
+    return placed(np.stack([np.asarray(flat) for flat in flats])), unravels[0]
 
 
 def prior_positions(model: Model, num: int, rng_key: jax.Array, like: Any) -> np.ndarray | None:

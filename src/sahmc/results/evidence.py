@@ -83,7 +83,7 @@ def log_evidence(record: RunRecord, method: str = "theta") -> Expectation:
         record.bridge is not None or knows_evidence(record),
         "log_evidence needs draws at beta = 0, the prior or a reference, under one frozen theta",
         {
-            "last beta": float(partition.betas[-1]) if isinstance(partition, TemperatureLadder) else None,
+            "last beta": float(np.asarray(partition.betas)[-1]) if isinstance(partition, TemperatureLadder) else None,
             **{name: record.settings[name] for name in ("prior", "reference", "adapt")},
         },
         "leave tilt, partition, theta, adapt and reference at their defaults",
@@ -119,7 +119,7 @@ def evidence_in_words(record: RunRecord) -> str:
 def knows_evidence(record: RunRecord) -> bool:
     """Return whether the ladder ends at the prior or a reference, with one theta that was frozen while sampling."""
     partition, settings = record.partition, record.settings
-    top = float(partition.betas[-1]) if isinstance(partition, TemperatureLadder) else None
+    top = float(np.asarray(partition.betas)[-1]) if isinstance(partition, TemperatureLadder) else None
     known = settings["prior"] or settings["reference"]
     return bool(top == 0.0 and known and settings["adapt"] == "tune" and record.learnt.theta.ndim == 1)
 

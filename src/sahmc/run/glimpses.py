@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from sahmc._support.platform import placed
 from sahmc.kernels.base import TransitionInfo
 from sahmc.tilt.target import ChainState
 
@@ -28,7 +29,7 @@ class Glimpses(NamedTuple):
 
 def no_glimpses(position: Float[Array, "chains dim"]) -> Glimpses:
     """Return the glimpses of chains that have proposed nothing yet."""
-    return Glimpses(position, jnp.zeros(len(position), position.dtype))
+    return Glimpses(position, placed(np.zeros(len(position)), position.dtype))
 
 
 def update_glimpses(

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from sahmc._support.compiled import compiled
+from sahmc._support.platform import placed
 from sahmc.kernels.around import plain
 from sahmc.kernels.base import Kernel
 from sahmc.landscape.alike import unlike
@@ -126,8 +127,8 @@ class Live:
         assert self.positions is not None
         kernel = plain(self.setup.kernel)
         start = np.asarray(self.positions[index])
-        one = jnp.ones(1, start.dtype)
-        target = TiltedTarget(self.setup.energy_fn, NoTilt(), 0 * one, self.step_scale[:1] * one)
+        zero, step = placed([0.0], start.dtype), placed(np.asarray(self.step_scale)[:1], start.dtype)
+        target = TiltedTarget(self.setup.energy_fn, NoTilt(), zero, step)
         key, parts = jax.random.key(seed), []
         for first in range(0, len(start), DRAWS_AT_ONCE):
             block = start[first : first + DRAWS_AT_ONCE]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Int
+
+from sahmc._support.platform import placed
 
 
 class RoundTrips(NamedTuple):
@@ -21,8 +23,8 @@ class RoundTrips(NamedTuple):
 
 def init_round_trips(chains: int) -> RoundTrips:
     """Return the round trips of chains that have not moved yet."""
-    no = jnp.zeros(chains, bool)
-    return RoundTrips(jnp.zeros(chains, jnp.int32), no, no)
+    no = placed(np.zeros(chains, bool))
+    return RoundTrips(placed(np.zeros(chains, np.int32)), no, no)
 
 
 def update_round_trips(

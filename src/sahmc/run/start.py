@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 
 from sahmc._support.compiled import compiled
+from sahmc._support.platform import placed
 from sahmc._support.traced import TracedFunction
 from sahmc._support.types import Unravel
 from sahmc._support.validate import require
@@ -69,6 +70,11 @@ class Prepared(NamedTuple):
     draw_prior: Callable[[], np.ndarray | None] | None = None
     """A function that draws positions (chain, dim) from the prior; None if the user gave the starts."""
 
+    @property
+    def example(self) -> jax.Array:
+        """The position of the first chain."""
+        return placed(np.asarray(self.positions)[0])
+
 
 def prepare(model: Model, plan: Plan, initvals: Any, rng_key: Key[Array, ""]) -> Prepared:
     """Prepare a run: trace the energy of a model, and find initial positions for its chains.
@@ -88,10 +94,12 @@ def prepare(model: Model, plan: Plan, initvals: Any, rng_key: Key[Array, ""]) ->
         again, _ = starting_positions(model, None, plan.chains, jax.random.fold_in(rng_key, attempt))
         again = again * _shrinkage(model, attempt)
         positions = positions.at[np.flatnonzero(lost)].set(again[np.flatnonzero(lost)])
+    ready = ready._replace(positions=positions)
+    if initvals is not None:
+        return ready
     key_prior = jax.random.fold_in(rng_key, MOST_START_ATTEMPTS)
-    like = ready.unravel(positions[0])
-    draw_prior = partial(prior_positions, model, plan.chains, key_prior, like) if initvals is None else None
-    return ready._replace(positions=positions, draw_prior=draw_prior)
+    like = ready.unravel(ready.example)
+    return ready._replace(draw_prior=partial(prior_positions, model, plan.chains, key_prior, like))
 
 
 def _shrinkage(model: Model, attempt: int) -> float:
@@ -106,8 +114,9 @@ def _shrinkage(model: Model, attempt: int) -> float:
 def prepare_at(model: Model, plan: Plan, positions: Float[Array, "chains dim"], unravel: Unravel) -> Prepared:
     """Prepare a run with chains that start at these ``positions``; ``unravel`` turns one into the user's structure."""
     plan.kernel.check(positions.shape[1])
-    plan = dataclasses.replace(plan, kernel=plan.kernel.bound(unravel, positions[0]))
-    energy_fn = trace_energy(model, unravel, positions[0], plan.kernel.uses_gradient)
+    example = placed(np.asarray(positions)[0])
+    plan = dataclasses.replace(plan, kernel=plan.kernel.bound(unravel, example))
+    energy_fn = trace_energy(model, unravel, example, plan.kernel.uses_gradient)
     return Prepared(plan, energy_fn, positions, unravel, model.predictor)
 
 
@@ -162,7 +171,7 @@ def start_chains(ready: Prepared) -> Started:
     If the step size is to be tuned, chains with an absurdly high starting energy first descend.
     """
     positions, kernel = ready.positions, ready.plan.kernel
-    one, spent, minima = jnp.ones(1, positions.dtype), 0, np.empty((0, positions.shape[1]), positions.dtype)
+    one, spent, minima = placed(np.ones(1), positions.dtype), 0, np.empty((0, positions.shape[1]), positions.dtype)
     target, start = evaluate_starts(ready.energy_fn, positions)
     check_starts(start.chains.energy, start.chains.grad, start.chains.base)
     looked = check_bounded(ready.energy_fn, np.asarray(positions[0]))
@@ -173,7 +182,7 @@ def start_chains(ready: Prepared) -> Started:
         positions, minima, cost = come_down(ready.energy_fn, positions, ready.draw_prior, search)
         spent += cost
         start = _init(target, positions)
-    zero = jnp.zeros((), jnp.int32)
+    zero = placed(0, np.int32)
     steps, trips = init_step_size(one, eager=False), init_round_trips(len(positions))
     return Started(RunState(start, steps, trips, no_glimpses(positions), zero, zero), minima, spent)
 
@@ -244,6 +253,6 @@ def evaluate_starts(
     energy_fn: TracedFunction, positions: Float[Array, "chains dim"]
 ) -> tuple[TiltedTarget, SAHMCState]:
     """Return the target without a tilt, and the chains at these positions."""
-    one = jnp.ones(1, positions.dtype)
-    target = TiltedTarget(energy_fn, NoTilt(), 0 * one, one)
+    zero, one = (placed([value], positions.dtype) for value in (0.0, 1.0))
+    target = TiltedTarget(energy_fn, NoTilt(), zero, one)
     return target, _init(target, positions)

@@ -105,12 +105,12 @@ def with_symmetries(model: Model, ready: Prepared, given: Any) -> Prepared:
 
 def _symmetries(model: Model, ready: Prepared, given: Any) -> Symmetries | None:
     """Return the symmetries; None if there are none."""
-    plan, positions, unravel = ready.plan, ready.positions, ready.unravel
+    plan, unravel, example, starts = ready.plan, ready.unravel, ready.example, np.asarray(ready.positions)
     look = plan.looks_for_modes and plan.tilt is TemperedTilt
-    bare = jax.tree_util.treedef_is_leaf(jax.tree.structure(unravel(positions[0])))
+    bare = jax.tree_util.treedef_is_leaf(jax.tree.structure(jax.eval_shape(unravel, example)))
     if given is None or len(given) == 0 or (given == AUTO and (bare or not look)):
         return None
-    ids, starts = places(unravel, positions[0]), np.asarray(positions)
+    ids = places(unravel, example)
     trial = Trial(model, starts, unravel, 0, _quick(ready.energy_fn, starts))
     if given == AUTO:
         try:

@@ -252,10 +252,10 @@ def sample(
             require_memory(plan, one.size, one.itemsize, where, True, None)
         ready = with_symmetries(model, prepare_from(model, plan, initvals, key_start), symmetries)
         ready = with_earlier(ready, initvals)
-        unpack = Unpacker.of(model, ready.unravel, ready.positions[0])
-        kept = None if keep is None else trace_keep(keep, unpack, ready.positions[0])
+        unpack = Unpacker.of(model, ready.unravel, ready.example)
+        kept = None if keep is None else trace_keep(keep, unpack, ready.example)
         (_, dim), itemsize = ready.positions.shape, ready.positions.itemsize
-        size = None if kept is None else numbers_of(kept, ready.positions[0])
+        size = None if kept is None else numbers_of(kept, ready.example)
         require_memory(plan, dim, itemsize, where, checkpoint is not None, size)
         given["initvals"] = initvals
         opened = partial(open_journal, checkpoint, lambda: identity(ready, seed, kept, save_warmup), seed, given)

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
+from sahmc._support.platform import placed
 from sahmc._support.traced import TracedFunction
 from sahmc._version import __version__
 from sahmc.models.model import Labels
@@ -293,11 +293,11 @@ class Run:
         made, failed = self._made(drawn, warm)
         whole = setup.keep is None and not failed
         positions = jax.tree.map(lambda x: np.swapaxes(x, 0, 1), drawn.draws.position)
-        step = jnp.exp(state.steps.log_step)
+        step = np.exp(np.asarray(state.steps.log_step))
         vectors = positions if whole else None
         live = Live(
             setup,
-            step,
+            placed(step),
             warm.finder,
             warm.modes,
             self.unpack,
@@ -313,7 +313,7 @@ class Run:
                 theta=np.array(state.sahmc.theta.theta),
                 visits=drawn.visits,
                 desired=np.array(setup.desired),
-                step_size=np.array(setup.kernel.step_size * step),
+                step_size=np.asarray(setup.kernel.step_size) * step,
                 trace=ThetaTrace.join(warm.trace, drawn.trace),
             ),
             counts=drawn.counts,

@@ -124,10 +124,11 @@ def weighted_mean(values: np.ndarray, weight: np.ndarray) -> Expectation:
     is Kish's effective number of draws. The factor log10(n) also bounds the unweighted effective sample size.
     """
     column, values = _beside(weight, values), _known(values, weight)
-    mean = (column * values).sum(axis=(0, 1))
-    error = error_of_mean(weight.size * column * (values - mean))
-    share = (weight**2).sum() / max(1.0, np.log10(weight.size))
-    return Expectation(mean, np.maximum(error, np.sqrt(weighted_variance(values, weight) * share)))
+    with np.errstate(invalid="ignore"):  # infinite values have no error, which is nan
+        mean = (column * values).sum(axis=(0, 1))
+        error = error_of_mean(weight.size * column * (values - mean))
+        share = (weight**2).sum() / max(1.0, np.log10(weight.size))
+        return Expectation(mean, np.maximum(error, np.sqrt(weighted_variance(values, weight) * share)))
 
 
 def _beside(weight: np.ndarray, values: np.ndarray) -> np.ndarray:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from sahmc._support.platform import placed
 from sahmc._support.pytree import converted, strategy, updated
 from sahmc._support.validate import as_numbers, is_number, require, require_count
 
@@ -22,7 +24,7 @@ def _energy_edges(edges: Any) -> Float[Array, " edges"]:
     values = as_numbers(edges, must, todo)
     ok = values.ndim == 1 and np.all(np.isfinite(values)) and np.all(np.diff(values) > 0)
     require(ok, must, values.tolist(), todo)
-    return jnp.asarray(values)
+    return placed(values)
 
 
 @strategy
@@ -69,7 +71,7 @@ def _inverse_temperatures(betas: Any) -> Float[Array, " levels"]:
 
 
 def _floats(values: Any) -> Float[Array, "*any"]:
-    return jnp.asarray(values, jnp.result_type(float))
+    return placed(values, jnp.result_type(float))
 
 
 def _energy(value: Any) -> Float[Array, ""]:
@@ -133,4 +135,10 @@ class TemperatureLadder:
     @property
     def step_scale(self) -> Float[Array, " regions"]:
         """The width of a Gaussian well at each level, relative to beta = 1; step sizes have the same ratio."""
-        return jnp.sqrt((1.0 + self.prior_share) / (self.betas + self.prior_share))
+        return _well_width(self.betas, self.prior_share)
+
+
+@jax.jit
+def _well_width(betas: Float[Array, " levels"], share: Float[Array, ""]) -> Float[Array, " levels"]:
+    """Return sqrt((1 + r) / (beta + r))."""
+    return jnp.sqrt((1.0 + share) / (betas + share))

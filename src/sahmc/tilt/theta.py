@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from sahmc._support.chain_axis import count, pool
+from sahmc._support.platform import placed
 from sahmc._support.validate import as_numbers, require
 
 COMPACT_SET = 1e4
@@ -28,6 +30,7 @@ class ThetaState(NamedTuple):
     num_averaged: Int[Array, ""]
 
 
+@jax.jit
 def init_theta(theta: Float[Array, "*own regions"]) -> ThetaState:
     """Return the state that begins at ``theta``, with no region visited and nothing averaged."""
     zero = jnp.zeros_like(theta)
@@ -113,10 +116,13 @@ def expected_frequency(
     return jnp.where(visited, desired + nu, 0.0)
 
 
-def desired_frequencies(desired: object, num_regions: int) -> Float[Array, " regions"]:
-    """Return pi: uniform for None, else ``desired`` normalised; raise ``ValueError`` if it is invalid."""
+def desired_frequencies(desired: object, num_regions: int, dtype: Any = None) -> Float[Array, " regions"]:
+    """Return pi: uniform for None, else ``desired`` normalised; raise ``ValueError`` if it is invalid.
+
+    ``dtype`` is its type; None means JAX's default.
+    """
     if desired is None:
-        return jnp.full(num_regions, 1.0 / num_regions)
+        return placed(np.full(num_regions, 1.0 / num_regions), dtype)
     must, todo = f"desired must have one entry for each of the {num_regions} regions", "pass a vector of this length"
     values = as_numbers(desired, must, todo)
     require(values.shape == (num_regions,), must, list(values.shape), todo)
@@ -126,4 +132,4 @@ def desired_frequencies(desired: object, num_regions: int) -> Float[Array, " reg
         values.tolist(),
         "give an unwanted region a small frequency rather than none",
     )
-    return jnp.asarray(values / values.sum())
+    return placed(values / values.sum(), dtype)

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
+from sahmc._support.platform import placed
 from sahmc._support.pytree import updated
 from sahmc.kernels.base import Kernel
 from sahmc.kernels.jump import Jump
@@ -80,7 +80,7 @@ class Adapted(NamedTuple):
         level.
         """
         tempered = isinstance(self.setup.tilt, TemperedTilt) and self.setup.tilt.num_regions > 1
-        if self.home is None or not tempered or int(np.sum(self.state.trips.trips)) >= FEWEST_TRIPS:
+        if self.home is None or not tempered or int(np.asarray(self.state.trips.trips).sum()) >= FEWEST_TRIPS:
             return False
         desired = np.asarray(self.setup.desired, float)
         visits = self.visits.reshape(-1, len(desired)).sum(axis=0)
@@ -105,8 +105,8 @@ def begin_adaptation(
     dtype, chains = setup.desired.dtype, len(state.sahmc.chains.energy)
     theta = theta if own == "shared" else np.tile(theta, (chains, 1))
     return _without_glimpses(state)._replace(
-        sahmc=state.sahmc._replace(theta=init_theta(jnp.asarray(theta, dtype))),
-        steps=init_step_size(jnp.asarray(steps, dtype), eager=False),
+        sahmc=state.sahmc._replace(theta=init_theta(placed(theta, dtype))),
+        steps=init_step_size(placed(steps, dtype), eager=False),
     )
 
 
@@ -184,7 +184,7 @@ def freeze(state: RunState, visits: np.ndarray, plan: Plan) -> RunState:
     theta = state.sahmc.theta
     if plan.adapt == "tune":
         best = theta.average if int(theta.num_averaged) else theta.theta
-        theta = theta._replace(theta=jnp.asarray(freeze_theta(np.asarray(best), visits), theta.theta.dtype))
+        theta = theta._replace(theta=placed(freeze_theta(np.asarray(best), visits), theta.theta.dtype))
     return state._replace(
         sahmc=state.sahmc._replace(theta=theta),
         steps=state.steps._replace(log_step=state.steps.log_average),
@@ -204,12 +204,12 @@ def without_ladder(begun: RunState, adapted: Adapted, kernel: Kernel, step_size:
         adapted.setup,
         tilt=TemperedTilt(TemperatureLadder.single(1.0)),
         kernel=kernel,
-        desired=desired_frequencies(None, 1).astype(dtype),
+        desired=desired_frequencies(None, 1, dtype),
     )
-    theta = init_theta(jnp.zeros(1, dtype))
+    theta = init_theta(placed([0.0], dtype))
     state = adapted.state._replace(
         sahmc=adapted.state.sahmc._replace(chains=begun.sahmc.chains, theta=theta),
-        steps=init_step_size(jnp.full(1, step_size, dtype), eager=False),
+        steps=init_step_size(placed([step_size], dtype), eager=False),
         trips=init_round_trips(len(begun.sahmc.chains.energy)),
     )
     return state, setup
@@ -230,7 +230,8 @@ def favour_posterior(state: RunState, setup: Setup, plan: Plan, easy: bool) -> t
         return state, setup
     regions, share = setup.tilt.num_regions, ONE_MODE_SHARE if easy else POSTERIOR_SHARE
     values = [share] + [(1 - share) / (regions - 1)] * (regions - 1)
-    desired = desired_frequencies(values, regions).astype(setup.desired.dtype)
+    desired = desired_frequencies(values, regions, setup.desired.dtype)
     theta = state.sahmc.theta
-    theta = theta._replace(theta=theta.theta - jnp.log(desired / setup.desired))
+    shift = np.log(np.asarray(desired) / np.asarray(setup.desired))
+    theta = theta._replace(theta=placed(np.asarray(theta.theta) - shift))
     return state._replace(sahmc=state.sahmc._replace(theta=theta)), replace(setup, desired=desired)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from sahmc._support.platform import placed
 from sahmc._support.traced import TracedFunction
 from sahmc.kernels.base import Kernel
 from sahmc.kernels.symmetric import among_copies
@@ -85,7 +85,7 @@ def bring_inside(context: WarmupContext, state: RunState, draws: Draw, home: np.
     chosen = places[np.linspace(0, len(places) - 1, lost.size).astype(int)]
     position = np.array(state.sahmc.chains.position)
     position[lost] = chosen
-    _, there = evaluate_starts(context.energy_fn, jnp.asarray(position))
+    _, there = evaluate_starts(context.energy_fn, placed(position))
     return state._replace(sahmc=state.sahmc._replace(chains=there.chains))
 
 
@@ -115,14 +115,15 @@ def run_at_temperature(
     thin = max(thin, min(moves // FEWEST_DRAWS, memory_thin(state.sahmc.chains.position, moves)))
     tunes = plan.kernel.tunes_step_size
     dtype: Any = state.sahmc.chains.position.dtype
-    first = jnp.full(context.copies, step_size if tunes else 1.0, dtype)
+    zero, first = (placed(np.full(context.copies, value), dtype) for value in (0.0, step_size if tunes else 1.0))
     tilt = TemperedTilt(TemperatureLadder.single(beta, copies=context.copies))
-    desired = desired_frequencies(None, context.copies).astype(dtype)
+    desired = desired_frequencies(None, context.copies, dtype)
     kernel = among_copies(kernel, context.fold)
     setup = Setup(context.energy_fn, tilt, kernel, desired, Gain(1.0), plan.target_accept)
     schedule = Schedule(learn_step=tunes, thin=thin)
     state = state._replace(
-        steps=init_step_size(first, eager=eager), sahmc=state.sahmc._replace(theta=init_theta(0 * first))
+        steps=init_step_size(first, eager=eager),
+        sahmc=state.sahmc._replace(theta=init_theta(zero)),
     )
     done = context.runner.run(stage, state, setup, schedule, max(1, moves // thin), store=True)
     if done.interrupted:

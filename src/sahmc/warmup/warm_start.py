@@ -116,7 +116,7 @@ def warm_start(context: WarmupContext, state: RunState, earlier: Known, save: bo
     _, there = evaluate_starts(energy_fn, state.sahmc.chains.position)
     rise = np.asarray(there.chains.energy, float) - earlier.energy
     theta_0 = _theta(earlier, float(np.median(rise[np.isfinite(rise)])) if np.isfinite(rise).any() else 0.0)
-    desired = desired_frequencies(None, tilt.num_regions).astype(earlier.desired.dtype)
+    desired = desired_frequencies(None, tilt.num_regions, earlier.desired.dtype)
     setup = Setup(energy_fn, tilt, kernel, desired, plan.gain_used, plan.target_accept)
     state = state._replace(sahmc=state.sahmc._replace(chains=there.chains))
     state = begin_adaptation(state, setup, plan.theta, theta_0, earlier.steps)

@@ -22,7 +22,7 @@ from sahmc.results.warmup_record import Pilot, WarmupRecord
 from sahmc.run.move import Draw, RunState, Setup
 from sahmc.run.stage import StageRunner
 from sahmc.run.start import evaluate_starts
-from sahmc.tilt.theta import desired_frequencies, visit_clock
+from sahmc.tilt.theta import desired_frequencies
 from sahmc.tilt.tilts import TemperedTilt, Tilt
 from sahmc.warmup.adapt import Adapted, adapt, begin_adaptation, favour_posterior, freeze, without_ladder
 from sahmc.warmup.explore import Landscape, explore
@@ -111,7 +111,7 @@ def warm_up(context: WarmupContext, state: RunState, save: bool = False, shown: 
 
     many = int(found.modes.num) > 1
     ladder = build_ladder(plan, pilot, found.climb, many or not plan.looks_for_modes)
-    desired = desired_frequencies(plan.desired, ladder.tilt.num_regions).astype(dtype)
+    desired = desired_frequencies(plan.desired, ladder.tilt.num_regions, dtype)
     if pilot is not None and not many:
         kernel = kernel.lengthened(top.quarter)
     runner = replace(context.runner, progress_per_move=plan.moves / kernel.moves)
@@ -216,7 +216,8 @@ def _record(
     learnt = adapted.state.sahmc.theta
     clock = 1.0
     if learnt.theta.ndim == 1:
-        clock = float(visit_clock(learnt.seen, adapted.setup.desired)) / max(1, int(adapted.state.t))
+        seen = np.asarray(learnt.seen) / np.asarray(adapted.setup.desired)
+        clock = float(seen.min()) / max(1, int(adapted.state.t))
     return WarmupRecord(
         pilot=pilot,
         climb=found.climb,
