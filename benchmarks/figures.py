@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import matplotlib
 
 import sahmc
-from sahmc.run.bars import make_bars
+from sahmc.progress.bars import make_bars
 from sahmc.testing import mixture
 
 matplotlib.use("Agg")

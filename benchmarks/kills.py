@@ -36,7 +36,8 @@ def once(kind: str, folder: Path, process: int, port: int, report: int, after: f
     import jax.numpy as jnp
 
     import sahmc
-    from sahmc.run import journal, loop
+    from sahmc.checkpoint import journal
+    from sahmc.engine import loop
 
     if kind == "hosts":
         sahmc.join_hosts(f"localhost:{port}", 2, process, timeout=20)
@@ -97,7 +98,7 @@ def _late(options: dict):
     import numpy as np
 
     import sahmc
-    from sahmc.run.plan import Plan
+    from sahmc.engine.plan import Plan
     from sahmc.sampling import outcome
     from sahmc.testing.targets import two_widths
 

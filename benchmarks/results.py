@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import sahmc
-from sahmc.run import loop as run
+from sahmc.engine import loop as run
 from sahmc.testing import eight_modes, mixture, sensor_network
 
 
@@ -115,8 +115,8 @@ def table_modes(args):
 
 def true_masses(result, table, target, draws):
     """Mass of each mode of ``table`` and its error: exact, or by sorting reference draws as the run sorted its own."""
-    from sahmc.landscape.mode_finder import posterior_draws
-    from sahmc.landscape.modes import fit_modes, nearest_modes
+    from sahmc.modes.finder import posterior_draws
+    from sahmc.modes.modes import fit_modes, nearest_modes
 
     if draws is None:
         share = np.stack([np.asarray(target.indicators(jnp.asarray(mode.mean, jnp.float32))) for mode in table])

@@ -18,10 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 
 import sahmc
-from sahmc.run.loop import run_chunk
-from sahmc.run.move import NEVER, RunState, Schedule, Setup
-from sahmc.run.round_trips import init_round_trips
-from sahmc.run.step_size import init_step_size
+from sahmc.engine.loop import run_chunk
+from sahmc.engine.move import NEVER, RunState, Schedule, Setup
+from sahmc.engine.round_trips import init_round_trips
+from sahmc.engine.step_size import init_step_size
 from sahmc.testing import eight_modes, mixture
 
 STEP, LENGTH = 0.05, 20

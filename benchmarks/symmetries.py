@@ -379,7 +379,7 @@ def none_table():
 def cost_table():
     """Print what looking takes of the seconds of a first run, where nothing is found."""
     import sahmc
-    from sahmc.run import symmetries
+    from sahmc.engine import symmetries
 
     look, spent = symmetries._symmetries, []
 

@@ -7,9 +7,9 @@ import sahmc
 from sahmc._support import compiled
 from sahmc._support.compiled import MOST_PROGRAMS
 from sahmc._support.traced import trace
-from sahmc.landscape.descent import energies
+from sahmc.engine.loop import run_chunk
 from sahmc.models.energy import trace_energy
-from sahmc.run.loop import run_chunk
+from sahmc.models.evaluation import energies
 
 pytestmark = pytest.mark.newest
 

@@ -13,8 +13,8 @@ import pytest
 
 import sahmc
 from sahmc._support.validate import as_new_file, require_count, require_known, require_seed
+from sahmc.engine.loop import run_chunk
 from sahmc.kernels import KERNELS
-from sahmc.run.loop import run_chunk
 from sahmc.tilt import TILTS
 
 

@@ -19,24 +19,29 @@ MAY_IMPORT = {
     "models": "_support",
     "tilt": "models _support",
     "results.records": "tilt models _support",
-    "results": "results.records tilt models _support",
+    "progress": "_support",
+    "symmetry": "models _support",
     "hamiltonian": "tilt _support",
-    "landscape": "results.records tilt models _support",
-    "kernels": "landscape hamiltonian tilt models _support",
+    "modes": "symmetry results.records tilt models _support",
+    "barrier": "tilt models _support",
+    "results": "symmetry results.records tilt models _support",
+    "kernels": "modes symmetry hamiltonian tilt _support",
+    "checkpoint": "results.records tilt _support",
     "algorithm": "kernels tilt _support",
     "testing": "kernels hamiltonian tilt models _support",
-    "run": "algorithm kernels landscape results.records tilt models _support _version",
-    "warmup": "run kernels landscape hamiltonian results.records tilt models _support",
-    "sampling": "warmup run kernels results results.records tilt models _support _version",
-    "plots": "results results.records landscape models _support",
+    "engine": "algorithm checkpoint progress kernels modes symmetry results.records tilt models _support _version",
+    "warmup": "engine kernels modes symmetry hamiltonian results.records tilt models _support",
+    "sampling": "warmup engine checkpoint progress kernels results symmetry results.records tilt models _support "
+    "_version",
+    "plots": "results barrier results.records models _support",
     "comparison": "plots results _support",
-    "interop": "sampling run algorithm kernels hamiltonian tilt models _support",
+    "interop": "sampling engine algorithm kernels hamiltonian tilt models _support",
     "numpyro": "interop models _support",
-    "paper": "sampling run algorithm kernels hamiltonian results tilt models testing _support _version",
-    "cli": "comparison paper plots sampling run results kernels tilt models testing _support _version",
+    "paper": "sampling engine algorithm kernels hamiltonian results tilt models testing _support _version",
+    "cli": "comparison paper plots sampling results kernels tilt models testing _support _version",
     "__main__": "cli",
-    "__init__": "numpyro testing comparison interop sampling run algorithm plots results results.records kernels "
-    "landscape hamiltonian tilt models _version",
+    "__init__": "numpyro testing comparison interop sampling engine algorithm progress barrier symmetry plots results "
+    "results.records kernels hamiltonian tilt models _support _version",
 }
 """The rooms, from the cellar up, and what each may import besides its own files."""
 RECORDS = ("sahmc.results.records", "sahmc.results.warmup_record")
@@ -131,9 +136,9 @@ def test_every_file_lives_in_a_room():
 @pytest.mark.parametrize(
     ("file", "line", "caught"),
     [
-        ("results/summary.py", "from sahmc.run.loop import Draw", "sahmc.results.summary -> sahmc.run.loop"),
+        ("results/summary.py", "from sahmc.engine.loop import Draw", "sahmc.results.summary -> sahmc.engine.loop"),
         ("tilt/theta.py", "def f():\n    from sahmc.kernels.hmc import HMC", "sahmc.tilt.theta -> sahmc.kernels.hmc"),
-        ("run/journal.py", "import sahmc.sampling", "sahmc.run.journal -> sahmc.sampling"),
+        ("checkpoint/journal.py", "import sahmc.sampling", "sahmc.checkpoint.journal -> sahmc.sampling"),
         (
             "kernels/base.py",
             "if False:\n    from sahmc.results import result",

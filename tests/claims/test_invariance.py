@@ -14,11 +14,11 @@ from sahmc.hamiltonian.spread import Spread
 from sahmc.kernels import jump
 from sahmc.kernels.base import Kernel
 from sahmc.kernels.jump import Jump
-from sahmc.landscape.modes import fit_modes
-from sahmc.landscape.parts import Parts
-from sahmc.landscape.reference import refer
-from sahmc.landscape.shifts import Shifts
 from sahmc.models.energy import trace_energy
+from sahmc.modes.modes import fit_modes
+from sahmc.modes.parts import Parts
+from sahmc.modes.reference import refer
+from sahmc.modes.shifts import Shifts
 from sahmc.testing import check_invariance, grid_sampler
 from sahmc.testing.cases import CASES, EDGES, HIGH, LOW, TO_THE_PRIOR, frozen_target, log_posterior
 from sahmc.testing.kernel import FOUR_SIGMA

@@ -1,6 +1,7 @@
 """What README and docs say: their code is code, their links lead somewhere, and a package index shows no dead ones."""
 
 import ast
+import functools
 import importlib.metadata
 import re
 import tomllib
@@ -41,6 +42,47 @@ def test_a_dead_link_is_caught(tmp_path):
         "[here](page.md#top), [there](there.md), ![](figures/none.png), [web](https://a.b)"
     )
     assert dead_links(tmp_path / "page.md") == ["there.md", "figures/none.png"]
+
+
+def stale_files(text: str) -> list[str]:
+    """Return the files that are named in backticks, with or without a folder, and exist nowhere."""
+    named = re.findall(r"`((?:[\w.-]+/)*[\w-]+\.pyi?)`", text)
+    kept = {
+        path.name: path
+        for folder in ("src", "tests", "benchmarks", "examples")
+        for path in (ROOT / folder).rglob("*.py*")
+    }
+    folders = (ROOT, ROOT / "src" / "sahmc", ROOT / "src", ROOT / "docs")
+    gone = [name for name in named if "/" in name and not any((folder / name).exists() for folder in folders)]
+    return [*gone, *(name for name in named if "/" not in name and name not in kept and name not in THEIRS)]
+
+
+def stale_names(text: str) -> list[str]:
+    """Return the public names in backticks, such as ``sahmc.Model``, that do not exist."""
+    found = []
+    for name in re.findall(r"`sahmc((?:\.[A-Za-z]\w*)+)", text):
+        try:
+            functools.reduce(getattr, name[1:].split("."), sahmc)
+        except AttributeError:
+            found.append(name[1:])
+    return found
+
+
+THEIRS = ("model.py", "my_model.py")
+"""Files that a reader of the pages writes."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_that_are_named_exist(page):
+    text = page.read_text()
+    assert [name for name in stale_files(text) + stale_names(text) if "NAME" not in name] == []
+
+
+def test_a_stale_name_is_caught():
+    assert stale_files("in `run/nothing.py`, `nothing.py`, `tilt/theta.py` and `theta.py`") == [
+        "run/nothing.py",
+        "nothing.py",
+    ]
 
 
 def test_front_page_shows_the_example_that_is_run():

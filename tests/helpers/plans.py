@@ -3,15 +3,15 @@
 import jax
 import jax.numpy as jnp
 
+from sahmc.checkpoint.journal import Journal
+from sahmc.engine.glimpses import no_glimpses
+from sahmc.engine.move import RunState
+from sahmc.engine.plan import make_plan
+from sahmc.engine.round_trips import init_round_trips
+from sahmc.engine.stage import StageRunner
+from sahmc.engine.start import evaluate_starts
+from sahmc.engine.step_size import init_step_size
 from sahmc.models.energy import trace_energy
-from sahmc.run.glimpses import no_glimpses
-from sahmc.run.journal import Journal
-from sahmc.run.move import RunState
-from sahmc.run.plan import make_plan
-from sahmc.run.round_trips import init_round_trips
-from sahmc.run.stage import StageRunner
-from sahmc.run.start import evaluate_starts
-from sahmc.run.step_size import init_step_size
 from sahmc.warmup.tempered import WarmupContext
 
 DEFAULTS = dict(

@@ -10,11 +10,11 @@ from sahmc._support.pytree import updated
 from sahmc.kernels.around import plain
 from sahmc.kernels.jump import Jump
 from sahmc.kernels.symmetric import Symmetric, among_copies
-from sahmc.landscape.fold import Fold
-from sahmc.landscape.modes import fit_modes
-from sahmc.landscape.parts import Parts
-from sahmc.landscape.reference import refer
-from sahmc.models.group import make_group
+from sahmc.modes.modes import fit_modes
+from sahmc.modes.parts import Parts
+from sahmc.modes.reference import refer
+from sahmc.symmetry.fold import Fold
+from sahmc.symmetry.group import make_group
 from sahmc.testing import check_invariance, grid_sampler
 from sahmc.testing.kernel import FOUR_SIGMA
 

@@ -9,8 +9,8 @@ import pytest
 from plans import plan_for
 
 import sahmc
+from sahmc.engine.start import prepare, start_chains
 from sahmc.models.starts import ONE_BY_ONE, starting_positions
-from sahmc.run.start import prepare, start_chains
 
 KEY = jax.random.key(0)
 

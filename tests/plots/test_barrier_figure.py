@@ -7,7 +7,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import sahmc
-from sahmc.landscape.barrier import EnergyBarrier
+from sahmc.barrier.barrier import EnergyBarrier
 from sahmc.plots.data import barrier_curves
 
 

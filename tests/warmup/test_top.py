@@ -10,8 +10,8 @@ from scipy.stats import logistic
 
 import sahmc
 from sahmc import Model
-from sahmc.landscape.reference import around_all
 from sahmc.models.energy import trace_energy
+from sahmc.modes.reference import around_all
 from sahmc.tilt.bridge import bridge_to_reference
 from sahmc.warmup import top
 from sahmc.warmup.top import (

@@ -125,8 +125,8 @@ def _join(args: argparse.Namespace) -> None:
     """Join other processes, if there are any."""
     if args.hosts is None:
         return
+    from sahmc._support.hosts import join_hosts
     from sahmc._support.validate import require
-    from sahmc.run.hosts import join_hosts
 
     if args.hosts == "auto":
         join_hosts()

@@ -15,12 +15,12 @@ from numpyro.infer.mcmc import MCMC, MCMCKernel
 from sahmc._support.jax_internals import is_traced
 from sahmc._support.types import PositionFn
 from sahmc._support.validate import as_rng, require, require_count
+from sahmc.engine.loop import run_chunk
+from sahmc.engine.move import NEVER, Draw, RunState, Schedule, Setup
+from sahmc.engine.plan import make_plan
+from sahmc.engine.start import prepare
 from sahmc.models.model import Model
 from sahmc.models.numpyro import from_numpyro
-from sahmc.run.loop import run_chunk
-from sahmc.run.move import NEVER, Draw, RunState, Schedule, Setup
-from sahmc.run.plan import make_plan
-from sahmc.run.start import prepare
 from sahmc.sampling import warm_up_only
 from sahmc.tilt.importance import log_normalise, systematic_resample
 

@@ -12,10 +12,10 @@ from sahmc._support.pytree import strategy, updated
 from sahmc.kernels.around import Around
 from sahmc.kernels.base import Kernel, Proposal, TransitionInfo
 from sahmc.kernels.decision import decide
-from sahmc.landscape.fold import Fold
-from sahmc.landscape.modes import Modes
-from sahmc.landscape.reference import Reference
-from sahmc.landscape.shifts import Shifts
+from sahmc.modes.modes import Modes
+from sahmc.modes.reference import Reference
+from sahmc.modes.shifts import Shifts
+from sahmc.symmetry.fold import Fold
 from sahmc.tilt.target import ChainState, TiltedTarget
 from sahmc.tilt.tilts import Energy, Level
 

@@ -13,8 +13,8 @@ from sahmc.kernels.around import Around
 from sahmc.kernels.base import Kernel, TransitionInfo
 from sahmc.kernels.decision import decide
 from sahmc.kernels.jump import Jump
-from sahmc.landscape.fold import Fold
-from sahmc.models.group import Group
+from sahmc.symmetry.fold import Fold
+from sahmc.symmetry.group import Group
 from sahmc.tilt.target import ChainState, TiltedTarget
 
 COPY_SHARE = 0.25

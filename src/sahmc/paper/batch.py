@@ -18,12 +18,12 @@ from jaxtyping import Array, Float, Int, Key
 
 from sahmc._support.validate import require
 from sahmc.algorithm import SAHMCState, init, sahmc_step
+from sahmc.engine.step_size import StepSizeState, init_step_size, update_step_size
 from sahmc.kernels.hmc import HMC
 from sahmc.kernels.nuts import NUTS
 from sahmc.models.model import Model
 from sahmc.paper import methods
 from sahmc.results.result import Result
-from sahmc.run.step_size import StepSizeState, init_step_size, update_step_size
 from sahmc.sampling.many import sample_many
 from sahmc.tilt.gain import Gain
 from sahmc.tilt.importance import weighted_ess

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sahmc.landscape.barrier import EnergyBarrier
+from sahmc.barrier.barrier import EnergyBarrier
 from sahmc.models.positions import named, numbered
 from sahmc.results.expectations import resample_index
 from sahmc.results.mode_moments import mode_moments, with_mass

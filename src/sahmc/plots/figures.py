@@ -9,7 +9,7 @@ import numpy as np
 
 from sahmc._support.validate import as_new_file, require, require_count
 from sahmc._support.words import counted
-from sahmc.landscape.barrier import EnergyBarrier
+from sahmc.barrier.barrier import EnergyBarrier
 from sahmc.models.positions import named
 from sahmc.plots import data
 from sahmc.plots.backend import pyplot

@@ -9,10 +9,10 @@ import numpy as np
 
 from sahmc._support.frozen import thawed
 from sahmc._support.words import listed
-from sahmc.models.relabel import relabel
-from sahmc.models.symmetries import from_data
-from sahmc.models.symmetry import Flip, Involution, Permute, Symmetry
 from sahmc.results.records import RunRecord
+from sahmc.symmetry.known import from_data
+from sahmc.symmetry.maps import Flip, Involution, Permute, Symmetry
+from sahmc.symmetry.relabel import relabel
 
 
 def known_symmetries(record: RunRecord) -> list[Symmetry]:

@@ -16,7 +16,6 @@ from sahmc._support.tables import Table
 from sahmc._support.types import PositionFn
 from sahmc._support.validate import require, require_count, require_flag, require_mapping, require_seed
 from sahmc.models.predictor import Predictor
-from sahmc.models.symmetry import Symmetry
 from sahmc.results import evidence, expectations, files, ladder, search
 from sahmc.results.coords import with_coords
 from sahmc.results.datatree import add_relabelled, to_datatree, to_inferencedata
@@ -28,6 +27,7 @@ from sahmc.results.record_view import RecordView
 from sahmc.results.records import DrawRecord, ModeAssignment, Rejuvenated, RunRecord
 from sahmc.results.relabelling import known_symmetries, relabelled
 from sahmc.results.summary import Summary, summarise
+from sahmc.symmetry.maps import Symmetry
 from sahmc.tilt.importance import Expectation, resample_rows
 
 

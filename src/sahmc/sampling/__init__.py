@@ -16,33 +16,33 @@ from jaxtyping import Array, Key
 
 from sahmc._support.forked import require_not_forked
 from sahmc._support.hints import with_hints
+from sahmc._support.hosts import agreed
 from sahmc._support.program_cache import keep_programs
 from sahmc._support.types import PositionFn
 from sahmc._support.validate import require, require_flag, require_function
+from sahmc.checkpoint.folder import open_journal, recorded, stored_arguments
+from sahmc.checkpoint.journal import Goal, Journal
+from sahmc.engine.devices import parse_devices
+from sahmc.engine.identity import identity
+from sahmc.engine.interrupts import Interrupts, interrupts
+from sahmc.engine.limits import Limits, make_limits
+from sahmc.engine.live import Live
+from sahmc.engine.loop import chunk_capacity
+from sahmc.engine.memory import MANY, numbers_of, require_memory
+from sahmc.engine.plan import make_plan
+from sahmc.engine.stage import StageRunner
+from sahmc.engine.start import Prepared, parse_seed, start_chains
+from sahmc.engine.symmetries import check_symmetries, with_symmetries
 from sahmc.kernels.base import Kernel
 from sahmc.models.convert import as_model, model_in_context
 from sahmc.models.energy import trace_keep
 from sahmc.models.positions import Unpacker
 from sahmc.models.starts import starting_positions
+from sahmc.progress.display import progress
+from sahmc.progress.progress import Progress
 from sahmc.results.precision import Precision
 from sahmc.results.records import RunRecord
 from sahmc.results.result import Result
-from sahmc.run.checkpoint import open_journal, recorded, stored_arguments
-from sahmc.run.devices import parse_devices
-from sahmc.run.hosts import agreed
-from sahmc.run.identity import identity
-from sahmc.run.interrupts import Interrupts, interrupts
-from sahmc.run.journal import Goal, Journal
-from sahmc.run.limits import Limits, make_limits
-from sahmc.run.live import Live
-from sahmc.run.loop import chunk_capacity
-from sahmc.run.memory import MANY, numbers_of, require_memory
-from sahmc.run.plan import make_plan
-from sahmc.run.progress import Progress
-from sahmc.run.progress_display import progress
-from sahmc.run.stage import StageRunner
-from sahmc.run.start import Prepared, parse_seed, start_chains
-from sahmc.run.symmetries import check_symmetries, with_symmetries
 from sahmc.sampling.earlier import Earlier, as_earlier, prepare_from, with_earlier
 from sahmc.sampling.outcome import Outcome, Run
 from sahmc.sampling.read_back import keep_result, read_back

@@ -5,9 +5,9 @@ from __future__ import annotations
 import jax
 import numpy as np
 
+from sahmc.engine.move import Draw
 from sahmc.models.positions import Unpacker
 from sahmc.results.records import DrawRecord, RunRecord
-from sahmc.run.move import Draw
 from sahmc.tilt.bridge import bridge_to_reference
 from sahmc.tilt.importance import log_normalise
 from sahmc.warmup.reference import Beside

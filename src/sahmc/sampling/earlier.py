@@ -12,11 +12,11 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from sahmc._support.validate import require
+from sahmc.engine.plan import Plan
+from sahmc.engine.start import Prepared, prepare, prepare_at
 from sahmc.models.model import Model
 from sahmc.models.positions import flatten, named, split
 from sahmc.results.result import Result
-from sahmc.run.plan import Plan
-from sahmc.run.start import Prepared, prepare, prepare_at
 from sahmc.warmup.warm_start import Known, known_from, may_serve
 
 MUST = "initvals that are a result must be of a model with the variables of this one"

@@ -19,9 +19,9 @@ from sahmc._support.processes import Processes
 from sahmc._support.validate import as_path, as_rng, require, require_count, require_flag, require_writable
 from sahmc.models.convert import has_sites, is_of_numpyro
 from sahmc.models.model import Model
+from sahmc.progress.display import progress
+from sahmc.progress.progress import Progress
 from sahmc.results.result import Result
-from sahmc.run.progress import Progress
-from sahmc.run.progress_display import progress
 from sahmc.sampling import sample
 from sahmc.sampling.collect import DataSetError, make_calls
 

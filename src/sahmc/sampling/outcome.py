@@ -16,10 +16,21 @@ from jaxtyping import Array, Key
 from sahmc._support.platform import placed
 from sahmc._support.traced import TracedFunction
 from sahmc._version import __version__
+from sahmc.checkpoint.journal import DiskJournal, Goal, Journal
+from sahmc.engine.devices import Devices
+from sahmc.engine.glimpses import places
+from sahmc.engine.interrupts import Interrupts
+from sahmc.engine.limits import FEWEST_DRAWS, Limits
+from sahmc.engine.live import Live
+from sahmc.engine.loop import chunk_capacity
+from sahmc.engine.move import Schedule
+from sahmc.engine.plan import Plan
+from sahmc.engine.stage import StageResult, StageRunner
+from sahmc.engine.start import Prepared, start_chains
 from sahmc.models.model import Labels
 from sahmc.models.positions import Unpacker
-from sahmc.models.symmetries import as_data
-from sahmc.models.symmetry import Symmetry
+from sahmc.progress.display import progress
+from sahmc.progress.progress import Progress
 from sahmc.results.findings.examine import NOT_EXAMINED, errors_first, examine, failure, guarded, not_examined
 from sahmc.results.findings.modes import missed_modes
 from sahmc.results.findings.rounding import check_rounding
@@ -27,20 +38,9 @@ from sahmc.results.findings.symmetry import check_symmetry
 from sahmc.results.findings.words import ERROR
 from sahmc.results.records import DrawRecord, Finding, RunRecord, ThetaRecord, ThetaTrace
 from sahmc.results.result import Result
-from sahmc.run.devices import Devices
-from sahmc.run.glimpses import places
-from sahmc.run.interrupts import Interrupts
-from sahmc.run.journal import DiskJournal, Goal, Journal
-from sahmc.run.limits import FEWEST_DRAWS, Limits
-from sahmc.run.live import Live
-from sahmc.run.loop import chunk_capacity
-from sahmc.run.move import Schedule
-from sahmc.run.plan import Plan
-from sahmc.run.progress import Progress
-from sahmc.run.progress_display import progress
-from sahmc.run.stage import StageResult, StageRunner
-from sahmc.run.start import Prepared, start_chains
 from sahmc.sampling.drawn import bridge, draw_record
+from sahmc.symmetry.known import as_data
+from sahmc.symmetry.maps import Symmetry
 from sahmc.tilt.tilts import TemperedTilt, Tilt
 from sahmc.warmup.tempered import WarmupContext
 from sahmc.warmup.warm_start import warm_start

@@ -10,14 +10,14 @@ from typing import Any
 import jax
 import numpy as np
 
+from sahmc.checkpoint.journal import DiskJournal, Journal
+from sahmc.checkpoint.packing import pack, unpack
+from sahmc.engine.live import Live
+from sahmc.engine.move import Draw
 from sahmc.models.model import Labels
 from sahmc.models.positions import Unpacker
-from sahmc.results.packing import pack, unpack
 from sahmc.results.records import DrawRecord, ModeAssignment, Rejuvenated, RunRecord
 from sahmc.results.result import Result
-from sahmc.run.journal import DiskJournal, Journal
-from sahmc.run.live import Live
-from sahmc.run.move import Draw
 from sahmc.sampling.drawn import draw_record
 from sahmc.sampling.outcome import Outcome, Run
 

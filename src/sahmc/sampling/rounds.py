@@ -10,11 +10,11 @@ import jax
 import numpy as np
 from jaxtyping import Array, Key
 
+from sahmc._support.hosts import agreed
+from sahmc.engine.limits import Limits
 from sahmc.results.findings.words import GO_ON, WARNING
 from sahmc.results.precision import Precision, Shortfall
 from sahmc.results.records import Finding
-from sahmc.run.hosts import agreed
-from sahmc.run.limits import Limits
 from sahmc.sampling.outcome import Outcome, Run
 
 SAFETY, LEAST_GROWTH, MOST_GROWTH = 1.1, 1.2, 2.0

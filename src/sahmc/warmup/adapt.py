@@ -10,17 +10,17 @@ import numpy as np
 
 from sahmc._support.platform import placed
 from sahmc._support.pytree import updated
+from sahmc.engine.glimpses import no_glimpses, places
+from sahmc.engine.move import NEVER, Draw, RunState, Schedule, Setup
+from sahmc.engine.plan import Plan
+from sahmc.engine.round_trips import init_round_trips
+from sahmc.engine.stage import StageResult
+from sahmc.engine.step_size import init_step_size
 from sahmc.kernels.base import Kernel
 from sahmc.kernels.jump import Jump
-from sahmc.landscape.mode_finder import ModeFinder, lowest_draws, posterior_draws
-from sahmc.landscape.modes import Modes
+from sahmc.modes.finder import ModeFinder, lowest_draws, posterior_draws
+from sahmc.modes.modes import Modes
 from sahmc.results.records import ThetaTrace
-from sahmc.run.glimpses import no_glimpses, places
-from sahmc.run.move import NEVER, Draw, RunState, Schedule, Setup
-from sahmc.run.plan import Plan
-from sahmc.run.round_trips import init_round_trips
-from sahmc.run.stage import StageResult
-from sahmc.run.step_size import init_step_size
 from sahmc.tilt.partition import TemperatureLadder
 from sahmc.tilt.theta import desired_frequencies, freeze_theta, init_theta
 from sahmc.tilt.tilts import TemperedTilt

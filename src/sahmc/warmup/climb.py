@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sahmc.engine.move import Draw, RunState
 from sahmc.hamiltonian.spread import LadderSpread
 from sahmc.kernels.base import Kernel
 from sahmc.results.warmup_record import FORGOTTEN, Climb, Pilot, Rung
-from sahmc.run.move import Draw, RunState
 from sahmc.warmup.tempered import WarmupContext, bring_inside, run_at_temperature
 
 CLIMB_TO = 1e3

@@ -10,13 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool
 
-from sahmc.landscape.alike import held_at
-from sahmc.landscape.bulk import Bulk
-from sahmc.landscape.mode_finder import DESCENTS, FarLook, Found, ModeFinder
-from sahmc.landscape.modes import Modes, no_modes
-from sahmc.models.symmetries import Symmetries
+from sahmc.engine.move import RunState
+from sahmc.modes.bulk import Bulk
+from sahmc.modes.finder import DESCENTS, FarLook, Found, ModeFinder
+from sahmc.modes.modes import Modes, no_modes
 from sahmc.results.warmup_record import Climb
-from sahmc.run.move import RunState
+from sahmc.symmetry.alike import held_at
+from sahmc.symmetry.known import Symmetries
 from sahmc.warmup.climb import run_climb
 from sahmc.warmup.pilot import PilotOutcome
 from sahmc.warmup.quotient import Quotient, find_quotient, look_again

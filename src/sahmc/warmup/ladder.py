@@ -10,9 +10,9 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.special import gammainc, gammaln
 
+from sahmc.engine.plan import Plan
 from sahmc.kernels.base import Kernel
 from sahmc.results.warmup_record import FEWEST_CHAINS, Climb, Pilot, temperature
-from sahmc.run.plan import Plan
 from sahmc.tilt.partition import EnergyPartition, TemperatureLadder
 from sahmc.tilt.tilts import LinearTilt, StepTilt, TemperedTilt, Tilt
 from sahmc.warmup.curve import LadderCurve, fit_curve

@@ -8,19 +8,13 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from sahmc.engine.move import Draw, RunState
 from sahmc.hamiltonian.spread import LadderSpread, Spread
 from sahmc.kernels.base import Kernel
-from sahmc.landscape.bulk import DISPLACED_NATS, DISPLACED_PER_DIM
-from sahmc.landscape.curvature import (
-    LAPLACE_DIM,
-    WIDEST,
-    correlated_covariance,
-    curvature,
-    energies_and_gradients,
-    nat_lengths,
-)
+from sahmc.models.evaluation import energies_and_gradients
+from sahmc.modes.bulk import DISPLACED_NATS, DISPLACED_PER_DIM
+from sahmc.modes.curvature import LAPLACE_DIM, WIDEST, correlated_covariance, curvature, nat_lengths
 from sahmc.results.warmup_record import Pilot
-from sahmc.run.move import Draw, RunState
 from sahmc.tilt.importance import weighted_ess
 from sahmc.warmup.rescue import LOW_CHAINS, rescue, stranded_height
 from sahmc.warmup.tempered import TemperedMoves, WarmupContext, run_at_temperature

@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sahmc.landscape.alike import held_at
-from sahmc.landscape.basins import BasinMap
-from sahmc.landscape.descent import DESCENTS_AT_ONCE
-from sahmc.landscape.discovery import QUENCH_STEPS, masses
-from sahmc.landscape.fold import Fold, choose_fold
-from sahmc.landscape.mode_finder import Found, ModeFinder
-from sahmc.landscape.parts import Parts
-from sahmc.models.symmetries import Symmetries
+from sahmc.modes.basins import BasinMap
+from sahmc.modes.descent import DESCENTS_AT_ONCE
+from sahmc.modes.discovery import QUENCH_STEPS, masses
+from sahmc.modes.finder import Found, ModeFinder
+from sahmc.modes.parts import Parts
+from sahmc.symmetry.alike import held_at
+from sahmc.symmetry.fold import Fold, choose_fold
+from sahmc.symmetry.known import Symmetries
 from sahmc.warmup.tempered import WarmupContext
 
 BATCHES = 2

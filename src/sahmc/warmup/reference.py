@@ -8,17 +8,17 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from sahmc.engine.move import RunState
+from sahmc.engine.start import evaluate_starts
 from sahmc.kernels.base import Kernel
 from sahmc.kernels.jump import Jump
-from sahmc.landscape.curvature import energies_and_gradients
-from sahmc.landscape.mode_finder import Found, ModeFinder
-from sahmc.landscape.modes import MOST_MODES
-from sahmc.landscape.parts import Parts, fit_reference
-from sahmc.landscape.reference import Reference, around_all, refer
-from sahmc.landscape.shifts import Shifts, find_shifts
+from sahmc.models.evaluation import energies_and_gradients
+from sahmc.modes.finder import Found, ModeFinder
+from sahmc.modes.modes import MOST_MODES
+from sahmc.modes.parts import Parts, fit_reference
+from sahmc.modes.reference import Reference, around_all, refer
+from sahmc.modes.shifts import Shifts, find_shifts
 from sahmc.results.warmup_record import Climb, LearntReference, Pilot
-from sahmc.run.move import RunState
-from sahmc.run.start import evaluate_starts
 from sahmc.warmup.climb import run_climb
 from sahmc.warmup.ladder import FEWEST_LEVELS
 from sahmc.warmup.pilot import effective_dim, fit_pilot

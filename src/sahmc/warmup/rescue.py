@@ -8,10 +8,10 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from sahmc.landscape.descent import absurd_height
-from sahmc.landscape.quench import heights, quench_all
-from sahmc.run.move import RunState
-from sahmc.run.start import evaluate_starts
+from sahmc.engine.move import RunState
+from sahmc.engine.start import evaluate_starts
+from sahmc.modes.descent import absurd_height
+from sahmc.modes.quench import heights, quench_all
 from sahmc.warmup.tempered import WarmupContext, take_places
 
 STRANDED_NATS, STRANDED_SPREADS = 20.0, 8.0

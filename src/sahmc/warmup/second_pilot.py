@@ -7,13 +7,14 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from sahmc.landscape.basins import BasinMap
-from sahmc.landscape.bulk import Bulk
-from sahmc.landscape.curvature import energies_and_gradients, nat_lengths
-from sahmc.landscape.discovery import NEGLIGIBLE_NATS, masses
-from sahmc.landscape.quench import MOST_SCALED, START_STEPS
-from sahmc.run.move import RunState
-from sahmc.run.start import evaluate_starts
+from sahmc.engine.move import RunState
+from sahmc.engine.start import evaluate_starts
+from sahmc.models.evaluation import energies_and_gradients
+from sahmc.modes.basins import BasinMap
+from sahmc.modes.bulk import Bulk
+from sahmc.modes.curvature import nat_lengths
+from sahmc.modes.discovery import NEGLIGIBLE_NATS, masses
+from sahmc.modes.quench import MOST_SCALED, START_STEPS
 from sahmc.warmup.pilot import PilotOutcome, run_pilot
 from sahmc.warmup.reference import FAIR_NATS
 from sahmc.warmup.tempered import WarmupContext

@@ -11,14 +11,14 @@ from jaxtyping import Array, Float
 
 from sahmc._support.platform import placed
 from sahmc._support.traced import TracedFunction
+from sahmc.engine.move import Draw, RunState, Schedule, Setup
+from sahmc.engine.plan import Plan
+from sahmc.engine.stage import StageRunner
+from sahmc.engine.start import evaluate_starts
+from sahmc.engine.step_size import init_step_size
 from sahmc.kernels.base import Kernel
 from sahmc.kernels.symmetric import among_copies
-from sahmc.landscape.fold import Fold
-from sahmc.run.move import Draw, RunState, Schedule, Setup
-from sahmc.run.plan import Plan
-from sahmc.run.stage import StageRunner
-from sahmc.run.start import evaluate_starts
-from sahmc.run.step_size import init_step_size
+from sahmc.symmetry.fold import Fold
 from sahmc.tilt.gain import Gain
 from sahmc.tilt.partition import TemperatureLadder
 from sahmc.tilt.target import ChainState

@@ -10,15 +10,16 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from sahmc._support.traced import TracedFunction
+from sahmc.engine.start import evaluate_starts
 from sahmc.kernels.base import Kernel
-from sahmc.landscape.basins import INNER_NATS
-from sahmc.landscape.curvature import correlated_covariance, energies_and_gradients
-from sahmc.landscape.mode_finder import Found
-from sahmc.landscape.parts import Parts
-from sahmc.landscape.reference import Reference, around_all
-from sahmc.landscape.shifts import Shifts
+from sahmc.models.evaluation import energies_and_gradients
+from sahmc.modes.basins import INNER_NATS
+from sahmc.modes.curvature import correlated_covariance
+from sahmc.modes.finder import Found
+from sahmc.modes.parts import Parts
+from sahmc.modes.reference import Reference, around_all
+from sahmc.modes.shifts import Shifts
 from sahmc.results.warmup_record import MASS_ERROR, Climb, LearntReference, Pilot
-from sahmc.run.start import evaluate_starts
 from sahmc.tilt.bridge import bridge_to_reference
 from sahmc.tilt.importance import Expectation
 from sahmc.warmup.curve import LEAST_INSIDE, fit_curve

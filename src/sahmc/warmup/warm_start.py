@@ -8,16 +8,16 @@ from typing import NamedTuple
 import numpy as np
 
 from sahmc._support.pytree import updated
+from sahmc.engine.move import RunState, Setup
+from sahmc.engine.plan import Plan
+from sahmc.engine.start import evaluate_starts
 from sahmc.kernels.around import plain
 from sahmc.kernels.jump import Jump
-from sahmc.landscape.curvature import energies_and_gradients
-from sahmc.landscape.mode_finder import FarLook, ModeFinder
-from sahmc.landscape.modes import Modes
-from sahmc.landscape.reference import refer
+from sahmc.models.evaluation import energies_and_gradients
+from sahmc.modes.finder import FarLook, ModeFinder
+from sahmc.modes.modes import Modes
+from sahmc.modes.reference import refer
 from sahmc.results.warmup_record import WarmupRecord
-from sahmc.run.move import RunState, Setup
-from sahmc.run.plan import Plan
-from sahmc.run.start import evaluate_starts
 from sahmc.tilt.theta import desired_frequencies
 from sahmc.tilt.tilts import TemperedTilt
 from sahmc.warmup.adapt import POSTERIOR_SHARE, adapt, begin_adaptation, favour_posterior, freeze

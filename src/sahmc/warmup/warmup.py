@@ -8,20 +8,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sahmc.engine.move import Draw, RunState, Setup
+from sahmc.engine.stage import StageRunner
+from sahmc.engine.start import evaluate_starts
 from sahmc.hamiltonian.spread import LadderSpread
 from sahmc.kernels.base import Kernel
 from sahmc.kernels.jump import Jump
 from sahmc.kernels.symmetric import among_copies
-from sahmc.landscape.fold import Fold
-from sahmc.landscape.mode_finder import ModeFinder
-from sahmc.landscape.modes import Modes, no_modes
-from sahmc.models.group import Group
-from sahmc.models.symmetries import Symmetries
+from sahmc.modes.finder import ModeFinder
+from sahmc.modes.modes import Modes, no_modes
 from sahmc.results.records import ThetaTrace
 from sahmc.results.warmup_record import Pilot, WarmupRecord
-from sahmc.run.move import Draw, RunState, Setup
-from sahmc.run.stage import StageRunner
-from sahmc.run.start import evaluate_starts
+from sahmc.symmetry.fold import Fold
+from sahmc.symmetry.group import Group
+from sahmc.symmetry.known import Symmetries
 from sahmc.tilt.theta import desired_frequencies
 from sahmc.tilt.tilts import TemperedTilt, Tilt
 from sahmc.warmup.adapt import Adapted, adapt, begin_adaptation, favour_posterior, freeze, without_ladder

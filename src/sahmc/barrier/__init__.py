@@ -1,0 +1,1 @@
+"""Energy barriers between two modes, by the string method."""

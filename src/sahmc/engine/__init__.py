@@ -1,0 +1,1 @@
+"""The compiled loop and what surrounds it: plan, starts, stages, limits, devices."""

@@ -1,1 +1,0 @@
-"""The shape of a posterior: descents, modes, and the barriers between them."""

@@ -1,0 +1,61 @@
+"""The display of a run's progress: bars in a notebook or a terminal, lines of a log elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+import jax
+
+from sahmc._support.jax_internals import has_started
+from sahmc.progress.bars import terminal_bars
+from sahmc.progress.lines import progress_lines
+from sahmc.progress.notebook_bars import notebook_bars
+from sahmc.progress.progress import Progress, Report
+
+
+@contextmanager
+def progress(stages: dict[str, int], enabled: bool, callback: Report | None = None) -> Iterator[Report]:
+    """Show the progress of a run, and yield the function to call with a ``Progress`` between chunks.
+
+    ``stages`` holds the planned moves of each stage. If ``enabled``, a notebook or a terminal (on standard error) shows
+    a bar for each stage; elsewhere lines go to ``logging``. Of several processes only the first one shows anything. The
+    function also calls ``callback``.
+    """
+    done = dict.fromkeys(stages, 0.0)
+    with _display(stages) if enabled and _is_first() else _nothing() as show:
+
+        def report(now: Progress) -> None:
+            done[now.stage] = min(done[now.stage] + now.advance, stages[now.stage])
+            now = now._replace(done=done[now.stage], total=stages[now.stage])
+            show(now)
+            if callback is not None:
+                callback(now)
+
+        yield report
+
+
+def _is_first() -> bool:
+    """Tell whether this is the first process of a run, without starting JAX: the process may still be forked."""
+    return not has_started() or jax.process_index() == 0
+
+
+def _display(stages: dict[str, int]) -> AbstractContextManager[Report]:
+    """Return the display that suits this environment."""
+    if in_notebook():
+        return notebook_bars(stages)
+    return terminal_bars(stages) if sys.stderr.isatty() else progress_lines(stages)
+
+
+def in_notebook() -> bool:
+    """Tell whether this code runs in a notebook kernel."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return hasattr(shell, "kernel")
+
+
+@contextmanager
+def _nothing() -> Iterator[Report]:
+    """Yield a function that shows nothing."""
+    yield lambda now: None

@@ -1,1 +1,0 @@
-"""The compiled loop and what surrounds it: plan, stages, records on disk, progress."""
