@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import sahmc
-from sahmc.results.search import check_search, needle_width, search_in_words
+from sahmc.results.search import check_search, search_in_words
 from sahmc.results.warmup_record import SearchPower
 
 
@@ -70,7 +70,7 @@ def test_places_far_away_count_where_known_modes_are_far_apart(result):
 )
 def test_the_needle_is_as_narrow_as_modes_are(dim, narrowest, width):
     power = SearchPower((0.1, 1.0), (-7.0, 7.0), (((0.0, 0.0), (0.0, 0.0)),) * 3, 9, dim, narrowest=narrowest)
-    assert needle_width(power) == pytest.approx(width, rel=1e-3)
+    assert power.needle == pytest.approx(width, rel=1e-3)
 
 
 def test_interpolation_is_between_neighbours():

@@ -31,6 +31,9 @@ FEWEST_OTHERS = 16
 """The minimum number of randomly chosen draws that descend."""
 FEW_INNER = 8
 """The number of those draws that show whether a known minimum is a narrow mode inside a wide one."""
+MORE_PROBES, HOPELESS, ENOUGH_POWER = 2, 0.2, 0.7
+"""How often as many probes again are made at the place where the search is weakest, and the range of probabilities of
+finding a needle there in which this helps."""
 SEARCHES = 16
 """The largest number of rounds of descents when searching the draws of a run."""
 HIGH_DESCENTS = 3
@@ -174,12 +177,19 @@ class ModeFinder:
         """Search far from all modes, add the findings to ``basins``, and return the power of the search."""
         search.look(far.hot)
         search.search(far.batches)
-        looks = look_around(basins, far.probes, self._seed)
-        if any(look.found for look in looks):
-            search.search(far.batches)
-        tried = np.concatenate(search.tried).astype(self.draws.dtype)
-        looks.append(Look.of_descents(tried / self.scale, basins.energies(tried)))
-        return measure_power(basins, looks, self._seed)
+        looks, place = list[Look](), None
+        for more in range(1 + MORE_PROBES):
+            new = look_around(basins, far.probes, self._seed + more, place)
+            if any(look.found for look in new):
+                search.search(far.batches)
+            looks += new
+            tried = np.concatenate(search.tried).astype(self.draws.dtype)
+            descended = Look.of_descents(tried / self.scale, basins.energies(tried))
+            power = measure_power(basins, [*looks, descended], self._seed)
+            place, found = power.weakest
+            if not HOPELESS < found < ENOUGH_POWER:
+                break
+        return power
 
     @property
     def _seed(self) -> int:

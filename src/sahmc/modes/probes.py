@@ -204,17 +204,18 @@ class Look(NamedTuple):
         return cls(position, _finite(energy), np.zeros(0), np.full(1, -np.inf))
 
 
-def look_around(basins: BasinMap, num: int, seed: int) -> list[Look]:
+def look_around(basins: BasinMap, num: int, seed: int, place: str | None = None) -> list[Look]:
     """Make about ``num`` probes, and let the strangest descend.
 
-    The modes they reach are added to ``basins``; later rounds draw around these too.
+    The modes they reach are added to ``basins``; later rounds draw around these too. All probes lie at one kind of
+    ``place``, as in ``Pictures.draw``; None spreads them.
     """
     rng, looks = np.random.default_rng(seed), list[Look]()
     num = min(num, MOST_NUMBERS // len(basins.scale))
     rounds = int(np.clip(num // (PROBES_PER_DESCENT * DESCENTS_AT_ONCE), 1, MOST_ROUNDS))
     for _ in range(rounds if num else 0):
         pictures = Pictures.of(basins)
-        looks.append(_look(basins, pictures, pictures.draw(num // rounds, None, rng)))
+        looks.append(_look(basins, pictures, pictures.draw(num // rounds, place, rng)))
     return looks
 
 

@@ -8,16 +8,10 @@ from collections.abc import Iterator
 from sahmc._support.validate import is_number, require
 from sahmc.results.findings.words import WARNING
 from sahmc.results.records import Finding, RunRecord
-from sahmc.results.warmup_record import SEARCH_PLACES, SearchPower
+from sahmc.results.warmup_record import SEARCH_PLACES
 
-MASS = 0.25
-"""The mass of the needle, a hypothetical narrow mode, in the summary and the finding."""
-WIDTH, LEAST_VOLUME = 0.5, 0.01
-"""The width of the needle and its minimum volume, both relative to the nearest mode."""
-NARROW_WIDTH, NARROW_VOLUME = 1 / 3, 1e-4
-"""The minimum width and volume of the needle if the widths of known modes differ more than that."""
-LEAST_POWER = 0.4
-"""The minimum probability of finding this needle; below it there is a finding."""
+LEAST_POWER = 0.5
+"""The minimum probability of finding the needle; below it there is a finding."""
 WHERE = dict(
     zip(SEARCH_PLACES, ("inside one of them", "up to ten widths from one", "10 to 100 widths from one"), strict=True)
 )
@@ -39,22 +33,12 @@ def search_power(record: RunRecord, mass: float, width: float, place: str | None
     return power.at(mass, width, place)
 
 
-def needle_width(power: SearchPower) -> float:
-    """Return the width of the needle in the summary.
-
-    In many dimensions a slightly smaller width means a far smaller volume, so the volume has a minimum. If known modes
-    differ more in width, unknown ones may too, so the needle is narrower.
-    """
-    width = max(WIDTH, LEAST_VOLUME ** (1 / power.dim))
-    return min(width, max(power.narrowest, NARROW_WIDTH, NARROW_VOLUME ** (1 / power.dim)))
-
-
 def search_in_words(record: RunRecord) -> str:
     """Return a sentence on the power of the search; empty if the run did not search for modes."""
     power = record.warmup.power
     if power is None:
         return ""
-    found, width = _found(power, SEARCH_PLACES), needle_width(power)
+    found, width = power.by_place(), power.needle
     far = found.pop("far", math.nan)
     return (
         f"search for modes: one with a quarter of the mass, {width:.2g} times as wide as those known, would have been "
@@ -63,25 +47,18 @@ def search_in_words(record: RunRecord) -> str:
     )
 
 
-def _found(power: SearchPower, places: tuple[str, ...]) -> dict[str, float]:
-    """Return the probability of finding the needle at each of ``places`` for which it is known."""
-    found = {place: power.at(MASS, needle_width(power), place) for place in places}
-    return {place: share for place, share in found.items() if not math.isnan(share)}
-
-
 def check_search(record: RunRecord) -> Iterator[Finding]:
     """Check whether the search would have found the needle at all places where modes could be."""
     power = record.warmup.power
     if power is None:
         return
-    found, width = _found(power, power.relevant), needle_width(power)
-    weakest = min(found, key=lambda place: found[place], default="near")
-    if found.get(weakest, 1.0) < LEAST_POWER:
+    place, found = power.weakest
+    if found < LEAST_POWER:
         yield Finding(
             "search",
             WARNING,
-            f"A mode with a quarter of the mass, {width:.2g} times as wide as those known and {WHERE[weakest]}, would "
-            f"have been found with probability {found[weakest]:.2f} only.",
-            found[weakest],
+            f"A mode with a quarter of the mass, {power.needle:.2g} times as wide as those known and {WHERE[place]}, "
+            f"would have been found with probability {found:.2f} only.",
+            found,
             "Raise tune and draws, or start chains wherever you suspect a mode.",
         )

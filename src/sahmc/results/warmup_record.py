@@ -168,6 +168,14 @@ class LearntReference:
         return f"{shape}; {self.overlap:.0%} of its draws would do for draws of the posterior"
 
 
+NEEDLE_MASS = 0.25
+"""The mass of the needle, a hypothetical narrow mode, in the summary and the finding."""
+NEEDLE_WIDTH, LEAST_VOLUME = 0.5, 0.01
+"""The width of the needle and its minimum volume, both relative to the nearest mode."""
+NARROW_WIDTH, NARROW_VOLUME = 1 / 3, 1e-4
+"""The minimum width and volume of the needle if the widths of known modes differ more than that."""
+
+
 @dataclass(frozen=True)
 class SearchPower:
     """The power of the search for modes: the share of needles at random positions that it would have found.
@@ -214,6 +222,27 @@ class SearchPower:
     def relevant(self) -> tuple[str, ...]:
         """The places where a mode could be; "far" is among them only if known modes are as far apart."""
         return SEARCH_PLACES if self.furthest > FAR_APART + math.sqrt(self.dim) else SEARCH_PLACES[:2]
+
+    @property
+    def needle(self) -> float:
+        """The width of the needle in the summary.
+
+        In many dimensions a slightly smaller width means a far smaller volume, so the volume has a minimum. If known
+        modes differ more in width, unknown ones may too, so the needle is narrower.
+        """
+        width = max(NEEDLE_WIDTH, LEAST_VOLUME ** (1 / self.dim))
+        return min(width, max(self.narrowest, NARROW_WIDTH, NARROW_VOLUME ** (1 / self.dim)))
+
+    def by_place(self) -> dict[str, float]:
+        """Return the probability of finding this needle at each place where it is known."""
+        found = {place: self.at(NEEDLE_MASS, self.needle, place) for place in SEARCH_PLACES}
+        return {place: share for place, share in found.items() if not math.isnan(share)}
+
+    @property
+    def weakest(self) -> tuple[str, float]:
+        """The relevant place where this needle is found least, and the probability there; 1 where nothing is known."""
+        found = {place: share for place, share in self.by_place().items() if place in self.relevant}
+        return min(found.items(), key=lambda item: item[1], default=("near", 1.0))
 
 
 @dataclass(frozen=True, repr=False)
