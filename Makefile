@@ -23,8 +23,13 @@ check:   ## what a reviewer would do: style and types, the tests, the newest ver
 	  echo "make $$part: $$(($$(date +%s) - began)) s"; \
 	done
 
-test: $(VENV)/.test   ## the test suite; types are checked as the rooms run; the claims are compiled with more optimisation
-	$(BIN)/python -m pytest -n 2 --dist loadfile --jaxtyping-packages=sahmc,beartype.beartype tests --ignore tests/claims
+# Rooms whose tests also check types as they run, which costs a quarter of their time; one of them samples.
+TYPED := $(addprefix tests/,_support barrier engine hamiltonian kernels models modes results symmetry tilt \
+  sampling/test_sampling.py test_algorithm.py)
+
+test: $(VENV)/.test   ## the test suite; many rooms check types as they run; the claims are compiled with more optimisation
+	$(BIN)/python -m pytest -n 2 --dist loadfile --jaxtyping-packages=sahmc,beartype.beartype $(TYPED)
+	$(BIN)/python -m pytest -n 2 --dist loadfile tests --ignore=tests/claims $(addprefix --ignore=,$(TYPED))
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests/claims
 
 newest:   ## what users install: the newest Python and dependencies, without pins; the demo and the tests that depend on them most
