@@ -103,13 +103,16 @@ class Pictures(NamedTuple):
 
     @property
     def furthest(self) -> float:
-        """The largest distance of a mode from its nearest neighbour, in its own widths; 0 if there is only one mode."""
-        some, found = self._counted, [0.0]
-        for k in some if len(some) > 1 else []:
-            away = self.minimum[some[some != k]] - self.minimum[k]
-            away = np.linalg.solve(self.factor[k], away.T).T if self.has_factors else away
-            found.append(np.linalg.norm(away, axis=1).min())
-        return float(max(found))
+        """The largest distance of a mode from its nearest neighbour, in widths of the wider of both; 0 for one mode."""
+        some = self._counted
+        if len(some) < 2:
+            return 0.0
+        away = self.minimum[some] - self.minimum[some][:, None]
+        if self.has_factors:
+            away = np.linalg.solve(self.factor[some], np.swapaxes(away, 1, 2)).swapaxes(1, 2)
+        apart = np.linalg.norm(away, axis=2)
+        apart = np.minimum(apart, apart.T) + np.where(np.eye(len(some)) > 0, np.inf, 0.0)
+        return float(apart.min(axis=1).max())
 
     @property
     def _counted(self) -> np.ndarray:

@@ -23,7 +23,7 @@ SEARCH_PLACES = ("inside", "near", "far")
 """The places for which the power of the search is known.
 
 They are inside the known modes, up to ten widths beyond the rim of one, and 10 to 100 widths beyond it."""
-FAR_APART = 30.0
+FAR_APART = 10.0
 """The minimum distance between the rims of known modes, in widths, at which unknown modes may be far away too."""
 
 
@@ -198,7 +198,7 @@ class SearchPower:
     narrowest: float = 1.0
     """The width of the narrowest known mode, relative to the widest."""
     furthest: float = 0.0
-    """The distance of the most isolated mode from its neighbours, in its own widths; 0 if only one is known."""
+    """The distance of the most isolated mode from its nearest neighbour, in widths of the wider one; 0 without one."""
 
     def __post_init__(self) -> None:
         if len(self.found) != len(SEARCH_PLACES) or not isinstance(self.found[0][0], tuple):
