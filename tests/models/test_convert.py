@@ -92,3 +92,10 @@ def test_a_log_density_that_uses_numpyro_is_not_taken_for_a_model():
 def test_a_log_density_that_returns_nothing_is_told_so():
     with pytest.raises(ValueError, match=r"must return one real number; got 'None'.*end the function with `return`"):
         sahmc.sample(lambda x: None, jnp.zeros(2))
+
+
+def test_arguments_for_what_is_no_numpyro_model():
+    with pytest.raises(ValueError, match="model_args and model_kwargs are for a model of NumPyro; got a function that"):
+        as_model(lambda p: -(p["x"] ** 2), (1,), None)
+    with pytest.raises(TypeError):  # an error of the model itself
+        as_model(lambda x: numpyro.sample("a", dist.Normal(0, 1)) + x["b"], (1,), None)

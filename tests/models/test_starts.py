@@ -112,3 +112,11 @@ def test_an_array_that_may_be_one_start_or_several_is_refused():
     assert starting_positions(pair, (starts[0], starts[1, :1]), 2, KEY)[0].shape == (2, 3)
     of_a_matrix = sahmc.Model(log_density=lambda x: -jnp.sum((x @ jnp.ones((2, 3))[:, 0]) ** 2) + x[0, 0])
     assert starting_positions(of_a_matrix, starts, 4, KEY)[0].shape == (4, 8)
+
+
+@pytest.mark.parametrize("start", [np.array([0.0, np.nan]), [np.zeros(2), np.array([np.inf, 0.0])]])
+def test_a_start_that_is_not_finite_is_named(start):
+    with pytest.raises(ValueError, match="a start must be made of finite numbers; got 'NaN or infinity at the start"):
+        starting_positions(sahmc.Model(log_density=normal), start, 2, KEY)
+    drawn, _ = starting_positions(sahmc.Model(log_density=normal), lambda key: np.full(2, np.inf), 2, KEY)
+    assert np.isinf(drawn).all()  # those that are drawn are drawn again

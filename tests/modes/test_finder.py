@@ -10,6 +10,7 @@ from sahmc.models.model import Model
 from sahmc.modes import finder as mode_finder
 from sahmc.modes.finder import ModeFinder, lowest_draws
 from sahmc.modes.modes import no_modes
+from sahmc.results.warmup_record import SearchPower
 
 LATTICE = 10.0 * np.stack(np.meshgrid(np.arange(7), np.arange(7)), axis=-1).reshape(-1, 2)
 
@@ -107,3 +108,25 @@ def test_draws_without_a_finite_energy_are_no_lowest_draws():
     position = np.arange(12.0).reshape(2, 3, 2)
     energy = np.array([[np.inf, 3.0, np.nan], [np.inf, np.inf, np.inf]])
     assert np.array_equal(lowest_draws(position, energy), position[:1, 1])
+
+
+def test_probes_go_on_where_the_search_is_weakest(monkeypatch):
+    """They stop once they would have found enough, and where more of them would not help."""
+    draws = np.random.default_rng(0).normal(size=(50, 4, 2)).astype(np.float32)
+    for stated in ([0.5, 0.6, 0.65], [0.5, 0.9], [0.9], [0.1]):
+        places, answers = [], iter(stated)
+
+        def look(basins, num, seed, place=None, places=places):
+            places.append(place)
+            return []
+
+        def measure(*_, answers=answers):
+            far = next(answers)
+            found = tuple(((share, share), (share, share)) for share in (1.0, 1.0, far))
+            return SearchPower((0.1, 1.0), (-7.0, 7.0), found, probes=100, dim=2, furthest=50.0)
+
+        monkeypatch.setattr(mode_finder, "look_around", look)
+        monkeypatch.setattr(mode_finder, "measure_power", measure)
+        far = mode_finder.FarLook(draws[0], 1, 100)
+        ModeFinder.of(program(lambda x: -0.5 * x @ x), draws).find(draws[-1], no_modes(2, np.float32), far)
+        assert places == [None, "far", "far"][: len(stated)]

@@ -91,3 +91,17 @@ def test_a_cliff_is_strange_and_no_warning(correlated):
         warnings.simplefilter("error")
         strange = pictures.strangeness(points, np.array([1.0, 1.0, 1.7e308]), grad)
     assert np.isfinite(strange).all() and strange[1] > 600 and strange[2] < -600
+
+
+def test_distances_between_modes_are_in_widths_of_the_wider():
+    """In widths of the narrow mode, 8 would be 40."""
+
+    def log_density(x):
+        wide, narrow = -0.5 * jnp.sum(x**2), -0.5 * jnp.sum((x - 8.0 * jnp.eye(2)[0]) ** 2) / 0.2**2
+        return jnp.logaddexp(wide, narrow - 2 * jnp.log(0.2))
+
+    basins = basins_of(log_density, np.zeros(2))
+    assert Pictures.of(basins).furthest == 0.0
+    basins.settle(np.float32([[8.0, 0.0]]), 100)
+    pictures = Pictures.of(basins)
+    assert pictures.narrowest == pytest.approx(0.2, rel=0.01) and pictures.furthest == pytest.approx(8.0, rel=0.01)

@@ -10,7 +10,14 @@ import pytest
 
 import sahmc
 from sahmc.results.findings import ladder
-from sahmc.results.findings.agreement import DRIFT_WARNING, LEAST_ESS, RHAT_WARNING, check_agreement, check_weights
+from sahmc.results.findings.agreement import (
+    DRIFT_WARNING,
+    LEAST_ESS,
+    RHAT_WARNING,
+    check_agreement,
+    check_moved,
+    check_weights,
+)
 from sahmc.results.findings.examine import examine
 from sahmc.results.findings.ladder import check_evidence, check_ladder
 from sahmc.results.findings.listing import Findings
@@ -91,6 +98,17 @@ def test_the_heaviest_draw_is_measured_by_an_equal_share(num, heaviest, found):
 
 def test_what_does_not_move_is_an_error():
     assert codes(np.ones((4, 50, 2)))["stuck"].severity == "error"
+
+
+def test_a_coordinate_that_never_moves_is_an_error():
+    """In units 1e38 apart a run moved in one coordinate alone, and nothing said so."""
+    values, names = np.random.default_rng(0).normal(size=(4, 50, 3)), ["a", "b", "c"]
+    assert not list(check_moved(values, names))
+    values[..., 1] = 2e30
+    (found,) = check_moved(values, names)
+    assert found.code == "stuck" and found.severity == "error" and found.sentence.startswith("b has the same value")
+    values[0, 0, 1] = 2.1e30
+    assert not list(check_moved(values, names))
 
 
 @pytest.mark.parametrize(

@@ -200,7 +200,7 @@ def check_bounded(energy_fn: TracedFunction, start: np.ndarray) -> int:
     rng, dim = np.random.default_rng(0), len(start)
     ways = rng.normal(size=(BOUND_WAYS, dim))
     ways /= np.linalg.norm(ways, axis=1, keepdims=True)
-    far = max(1.0, float(np.linalg.norm(start))) * BOUND_DISTANCES
+    far = max(1.0, float(np.linalg.norm(start.astype(float)))) * BOUND_DISTANCES
     height, slope, away = _followed(energy_fn, start, ways, far)
     with np.errstate(invalid="ignore"):
         upwards = (slope * away > 0).all(axis=(0, 1, 2))  # in each coordinate

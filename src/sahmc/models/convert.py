@@ -40,13 +40,20 @@ def as_model(model: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] |
     require(isinstance(args, tuple), "model_args must be a tuple", args, "write model_args=(x, y)")
     ok = kwargs is None or (isinstance(kwargs, Mapping) and all(isinstance(name, str) for name in kwargs))
     require(ok, "model_kwargs must be a dict by the names of arguments", kwargs, 'write model_kwargs={"y": y}')
-    if is_of_numpyro(model, args, kwargs or {}):
+    must = "model_args and model_kwargs are for a model of NumPyro"
+    advice = "write the data into the function: lambda x: log_density(x, data)"
+    try:
+        of_numpyro = is_of_numpyro(model, args, kwargs or {})
+    except Exception as error:
+        if has_sites(model) or not (args or kwargs):
+            raise
+        got = f"a function that fails with them ({type(error).__name__}: {str(error).splitlines()[0]})"
+        raise ValueError(f"{must}; got {got}. To fix it, {advice}.") from error
+    if of_numpyro:
         from sahmc.models.numpyro import from_numpyro
 
         return from_numpyro(model, *args, **(kwargs or {}))
     _require_arguments(model, args, kwargs or {})
-    must = "model_args and model_kwargs are for a model of NumPyro"
-    advice = "write the data into the function: lambda x: log_density(x, data)"
     require(not args and not kwargs, must, f"{type(model).__name__} without a site of NumPyro", advice)
     if isinstance(model, Model):
         return model

@@ -42,7 +42,8 @@ def starting_positions(model: Model, initvals: Any, chains: int, rng_key: jax.Ar
                 "list with one for each chain, or a function of a key; or give a Model start."
             )
         initvals = model.start
-    if callable(initvals):
+    given = not callable(initvals)
+    if not given:
         together = _drawn_together(initvals, named_variables, chains, rng_key)
         if together is not None:
             return together
@@ -52,6 +53,7 @@ def starting_positions(model: Model, initvals: Any, chains: int, rng_key: jax.Ar
     if not isinstance(initvals, list):
         _check_one(model, initvals, chains)
         flat, unravel = flatten(initvals, "the start")
+        _require_finite(np.asarray(flat), "the start")
         return placed(np.tile(np.asarray(flat), (chains, 1))), unravel
     require(
         len(initvals) == chains,
@@ -60,6 +62,8 @@ def starting_positions(model: Model, initvals: Any, chains: int, rng_key: jax.Ar
         f"pass chains={len(initvals)}, or, if this list is one position, make it an array",
     )
     flats, unravels = zip(*(flatten(p, f"the start of chain {i}") for i, p in enumerate(initvals)), strict=True)
+    for i, flat in enumerate(flats if given else ()):
+        _require_finite(np.asarray(flat), f"the start of chain {i}")
     first = structure(initvals[0])
     for i, position in enumerate(initvals):
         require(
@@ -69,6 +73,12 @@ def starting_positions(model: Model, initvals: Any, chains: int, rng_key: jax.Ar
             "build every start in the same way",
         )
     return placed(np.stack([np.asarray(flat) for flat in flats])), unravels[0]
+
+
+def _require_finite(flat: np.ndarray, where: str) -> None:
+    """Raise ``ValueError`` unless a start that the user gave is made of finite numbers."""
+    ok, advice = np.isfinite(flat).all(), "pass numbers inside the support"
+    require(ok, "a start must be made of finite numbers", f"NaN or infinity at {where}", advice)
 
 
 def prior_positions(model: Model, num: int, rng_key: jax.Array, like: Any) -> np.ndarray | None:

@@ -283,7 +283,8 @@ def _quenched(energy_fn: TracedFunction, points: np.ndarray) -> tuple[np.ndarray
     height = energies_and_gradients(energy_fn, points)[0]
     scale, spent = _lengths_amid(energy_fn, points)
     ends, low, _, cost = quench_all(energy_fn, points, scale, START_STEPS, worth=worth)
-    moved = ~(height - low < worth)
+    with np.errstate(invalid="ignore"):  # both may be infinite
+        moved = ~(height - low < worth)
     return np.where(moved[:, None], ends, points), spent + len(points) + cost
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 from sahmc._support.validate import is_number, require
@@ -39,11 +38,14 @@ def search_in_words(record: RunRecord) -> str:
     if power is None:
         return ""
     found, width = power.by_place(), power.needle
-    far = found.pop("far", math.nan)
+    counted = [place for place in power.relevant if place in found]
+    if not counted:
+        return ""
+    near = min(found[place] for place in counted if place != "far" or len(counted) == 1)
+    far = f", {found['far']:.2f} at 10 to 100 widths" if "far" in counted else ""
     return (
         f"search for modes: one with a quarter of the mass, {width:.2g} times as wide as those known, would have been "
-        f"found with probability {min(found.values(), default=math.nan):.2f} within ten widths of one, "
-        f"{far:.2f} at 10 to 100 widths"
+        f"found with probability {near:.2f} within ten widths of one{far}"
     )
 
 

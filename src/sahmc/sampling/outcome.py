@@ -108,7 +108,7 @@ class Outcome(NamedTuple):
 
     def _examined(self, whole: bool) -> Iterable[Finding]:
         """Return the findings on the run; ``whole`` says that positions were kept as they are."""
-        return examine(self.record, self.live.structured_positions() if whole else self.record.draws.values)
+        return examine(self.record, self.live.structured_positions() if whole else self.record.draws.values, whole)
 
     def _rounding(self) -> Iterable[Finding]:
         """Return the findings on rounding errors in the log density."""

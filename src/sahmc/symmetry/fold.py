@@ -182,7 +182,8 @@ def _choose_signs(draws: np.ndarray, flip: np.ndarray, tied: np.ndarray, flips: 
         sd = values.std(axis=0).mean(axis=0)
         tried = _candidates(sd, values.mean(axis=0))
         along = values @ tried.T
-        certain = np.abs(along.mean(axis=0)) / np.maximum(along.std(axis=0), 1e-300)
+        with np.errstate(over="ignore"):  # numbers that never changed are certain
+            certain = np.abs(along.mean(axis=0)) / np.maximum(along.std(axis=0), 1e-300)
         best = int(np.argmin(ndtr(-certain).sum(axis=0)))
         furthest = max(furthest, float(certain[:, best].max()))
         for k, tie in zip(mine, ties, strict=True):

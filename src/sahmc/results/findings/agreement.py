@@ -44,6 +44,21 @@ def check_weights(record: RunRecord) -> Iterator[Finding]:
         yield Finding("weights", WARNING, sentence, efficiency, "Raise tune, so that theta is learnt better.")
 
 
+def check_moved(values: np.ndarray, names: list[str]) -> Iterator[Finding]:
+    """Check that every coordinate of the positions, ``values`` (chain, draw, coordinate), took several values."""
+    still = np.flatnonzero(np.ptp(values, axis=(0, 1)) == 0)
+    if 0 < len(still) < values.shape[2] and values[..., 0].size > 1:
+        others = f" and {len(still) - 1} more" if len(still) > 1 else ""
+        yield Finding(
+            "stuck",
+            ERROR,
+            f"{names[still[0]]}{others} has the same value in all draws: its unit is far from those of the others, or "
+            "too large for the precision.",
+            float(len(still)),
+            "Divide each variable by its unit, or use 64 bits.",
+        )
+
+
 def check_agreement(values: np.ndarray, names: list[str], weight: np.ndarray) -> Iterator[Finding]:
     """Check weighted R-hat, effective sample size and drift of all quantities, and report the worst of each.
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sahmc.results.findings.agreement import check_agreement, check_weights
+from sahmc.results.findings.agreement import check_agreement, check_moved, check_weights
 from sahmc.results.findings.ladder import check_evidence, check_ladder, check_theta
 from sahmc.results.findings.modes import LEAST_MASS, check_modes, name_modes
 from sahmc.results.findings.moves import check_moves
@@ -24,15 +24,16 @@ SAID = 200
 """The maximum number of characters of an exception that a finding quotes."""
 
 
-def examine(record: RunRecord, positions: Any) -> tuple[Finding, ...]:
+def examine(record: RunRecord, positions: Any, whole: bool = False) -> tuple[Finding, ...]:
     """Return the findings of a run, errors first.
 
-    ``positions`` is a pytree of arrays (chain, draw, ...), compared between chains.
+    ``positions`` is a pytree of arrays (chain, draw, ...), compared between chains. They
+    are ``whole`` if they are what chains move, rather than variables or functions of it.
     """
     flat, names, every = choose_quantities(positions, record.labels)
     pick = slice(None, None, every[0]), slice(None, None, every[1])
     found = [*check_moves(record), *check_weights(record), *check_ladder(record), *check_theta(record, every)]
-    found += [*check_evidence(record), *check_search(record)]
+    found += [*check_evidence(record), *check_search(record), *(check_moved(flat, names) if whole else ())]
     quantities = np.concatenate([flat, record.draws.log_density[pick][..., None]], axis=2).astype(float)
     names = [*names, "the log density"]
     weight = record.weight[pick]
