@@ -294,7 +294,7 @@ def run(task):
             row["z_evidence"] = abs(row["log_z"] - case.log_z) / row["log_z_error"]
             row["log_z"] -= case.log_z
         row["findings"] = " ".join(f.code + "!" * (f.severity == "error") for f in result.findings)
-        row |= {"power": result.search_power(), "symmetries": len(result.symmetries)}
+        row |= {"power": result.record.warmup.power.weakest[1], "symmetries": len(result.symmetries)}
         rows.append(row | {"gradients": result.num_gradients, "seconds": time.perf_counter() - began})
         print(rows[-1], flush=True)
     return rows

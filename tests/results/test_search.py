@@ -69,7 +69,8 @@ def test_places_far_away_count_where_known_modes_are_far_apart(result):
 
 
 @pytest.mark.parametrize(
-    ("dim", "narrowest", "width"), [(2, 1.0, 0.5), (2, 0.1, 1 / 3), (8, 1.0, 0.5623), (8, 0.4, 0.4), (20, 0.1, 0.631)]
+    ("dim", "narrowest", "width"),
+    [(2, 1.0, 0.5), (2, 0.1, 1 / 3), (8, 1.0, 0.5623), (8, 0.4, 1 / 3), (8, 0.8, 0.4499), (20, 0.1, 0.631)],
 )
 def test_the_needle_is_as_narrow_as_modes_are(dim, narrowest, width):
     power = SearchPower((0.1, 1.0), (-7.0, 7.0), (((0.0, 0.0), (0.0, 0.0)),) * 3, 9, dim, narrowest=narrowest)

@@ -173,7 +173,7 @@ NEEDLE_MASS = 0.25
 NEEDLE_WIDTH, LEAST_VOLUME = 0.5, 0.01
 """The width of the needle and its minimum volume, both relative to the nearest mode."""
 NARROW_WIDTH, NARROW_VOLUME = 1 / 3, 1e-4
-"""The minimum width and volume of the needle if the widths of known modes differ more than that."""
+"""The minimum width and volume of the needle where the widths of known modes differ."""
 
 
 @dataclass(frozen=True)
@@ -228,10 +228,10 @@ class SearchPower:
         """The width of the needle in the summary.
 
         In many dimensions a slightly smaller width means a far smaller volume, so the volume has a minimum. If known
-        modes differ more in width, unknown ones may too, so the needle is narrower.
+        modes differ in width, unknown ones may too, so the needle is as much narrower than the narrowest of them.
         """
         width = max(NEEDLE_WIDTH, LEAST_VOLUME ** (1 / self.dim))
-        return min(width, max(self.narrowest, NARROW_WIDTH, NARROW_VOLUME ** (1 / self.dim)))
+        return min(width, max(width * self.narrowest, NARROW_WIDTH, NARROW_VOLUME ** (1 / self.dim)))
 
     def by_place(self) -> dict[str, float]:
         """Return the probability of finding this needle at each place where it is known."""
