@@ -22,6 +22,7 @@ import sahmc
 from sahmc.checkpoint import folder as checkpoint
 from sahmc.checkpoint import journal
 from sahmc.checkpoint.folder_lock import FolderLock
+from sahmc.checkpoint.identity import HASHED
 from sahmc.checkpoint.journal import DiskJournal
 from sahmc.checkpoint.stage_files import read_stage
 from sahmc.engine import identity
@@ -172,7 +173,7 @@ import jax.numpy as jnp
 import sahmc
 from sahmc.checkpoint import journal
 from sahmc.engine import loop as run
-from tests.run.test_checkpoint import OPTIONS, log_density
+from tests.checkpoint.test_folder import OPTIONS, log_density
 warnings.simplefilter("ignore")
 journal.RECORD_SECONDS, run.CHUNK_SECONDS = 0.0, 0.0
 folder, number, after = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
@@ -433,5 +434,5 @@ def test_an_interrupted_run_is_resumed(whole, tmp_path, monkeypatch):
 @pytest.mark.newest
 def test_every_setting_of_a_run_belongs_to_its_identity():
     """A checkpoint made with another one is refused; ``moves`` follow from the kernel and ``spent`` from the run."""
-    known = {*identity.PLAIN, *identity.HASHED, "moves", "spent"}
+    known = {*identity.PLAIN, *HASHED, "moves", "spent"}
     assert {field.name for field in dataclasses.fields(Plan)} <= known
