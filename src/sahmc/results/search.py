@@ -38,14 +38,15 @@ def search_in_words(record: RunRecord) -> str:
     if power is None:
         return ""
     found, width = power.by_place(), power.needle
-    counted = [place for place in power.relevant if place in found]
-    if not counted:
+    near = [found[place] for place in ("inside", "near") if place in found]
+    said = [f"{min(near):.2f} within ten widths of one"] if near else []
+    if "far" in power.relevant and "far" in found:
+        said.append(f"{found['far']:.2f} at 10 to 100 widths")
+    if not said:
         return ""
-    near = min(found[place] for place in counted if place != "far" or len(counted) == 1)
-    far = f", {found['far']:.2f} at 10 to 100 widths" if "far" in counted else ""
     return (
         f"search for modes: one with a quarter of the mass, {width:.2g} times as wide as those known, would have been "
-        f"found with probability {near:.2f} within ten widths of one{far}"
+        f"found with probability {', '.join(said)}"
     )
 
 

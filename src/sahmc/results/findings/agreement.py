@@ -46,7 +46,7 @@ def check_weights(record: RunRecord) -> Iterator[Finding]:
 
 def check_moved(values: np.ndarray, names: list[str]) -> Iterator[Finding]:
     """Check that every coordinate of the positions, ``values`` (chain, draw, coordinate), took several values."""
-    still = np.flatnonzero(np.ptp(values, axis=(0, 1)) == 0)
+    still = np.flatnonzero((values == values[:1, :1]).all(axis=(0, 1)))
     if 0 < len(still) < values.shape[2] and values[..., 0].size > 1:
         others = f" and {len(still) - 1} more" if len(still) > 1 else ""
         yield Finding(

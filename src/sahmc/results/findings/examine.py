@@ -27,8 +27,8 @@ SAID = 200
 def examine(record: RunRecord, positions: Any, whole: bool = False) -> tuple[Finding, ...]:
     """Return the findings of a run, errors first.
 
-    ``positions`` is a pytree of arrays (chain, draw, ...), compared between chains. They
-    are ``whole`` if they are what chains move, rather than variables or functions of it.
+    ``positions`` is a pytree of arrays (chain, draw, ...), compared between chains. They are ``whole`` if they
+    are what chains move, rather than variables or functions of it.
     """
     flat, names, every = choose_quantities(positions, record.labels)
     pick = slice(None, None, every[0]), slice(None, None, every[1])
