@@ -38,7 +38,7 @@ MAY_IMPORT = {
     "interop": "sampling engine algorithm kernels hamiltonian tilt models _support",
     "numpyro": "interop models _support",
     "paper": "sampling engine algorithm kernels hamiltonian results tilt models testing _support _version",
-    "cli": "comparison paper plots sampling results kernels tilt models testing _support _version",
+    "cli": "comparison paper plots sampling engine results kernels tilt models testing _support _version",
     "__main__": "cli",
     "__init__": "numpyro testing comparison interop sampling engine algorithm progress barrier symmetry plots results "
     "results.records kernels hamiltonian tilt models _support _version",

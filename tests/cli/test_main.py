@@ -196,7 +196,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(tmp_path):
 def test_what_is_missing_is_said_before_anything_is_computed(args, missing, extra, tmp_path, capsys, monkeypatch):
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == missing else find(name))
-    monkeypatch.setattr("sahmc.sampling.make_plan", None)
+    monkeypatch.setattr("sahmc.sampling.session.make_plan", None)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "good.py").write_text("def log_density(x):\n    return -(x**2).sum()\n")
     (tmp_path / "there.nc").write_text("something")

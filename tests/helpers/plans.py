@@ -8,20 +8,16 @@ from sahmc.engine.glimpses import no_glimpses
 from sahmc.engine.move import RunState
 from sahmc.engine.plan import make_plan
 from sahmc.engine.round_trips import init_round_trips
+from sahmc.engine.settings import Settings
 from sahmc.engine.stage import StageRunner
 from sahmc.engine.start import evaluate_starts
 from sahmc.engine.step_size import init_step_size
 from sahmc.models.energy import trace_energy
 from sahmc.warmup.tempered import WarmupContext
 
-DEFAULTS = dict(
-    draws=1, tune=100, chains=8, thin=1, target_accept=0.8, kernel="hmc", tilt="tempered", partition=None, gain=None,
-    desired=None, theta="shared", adapt="tune", jumps=True, reference=True,
-)  # fmt: skip
-
 
 def plan_for(model, **changes):
-    return make_plan(model, **{**DEFAULTS, **changes})
+    return make_plan(model, Settings(**{"draws": 1, "tune": 100, "chains": 8, **changes}))
 
 
 def at_starts(model, starts, **changes):

@@ -29,6 +29,7 @@ from sahmc.cli.commands import (
     show_summary,
     write_example,
 )
+from sahmc.engine.settings import Settings
 from sahmc.kernels import KERNELS
 from sahmc.paper import NAMES
 from sahmc.tilt import TILTS
@@ -168,16 +169,26 @@ def _add_sample_options(sample: argparse.ArgumentParser) -> None:
         "FILE.json; a list of dicts is one for each chain (default: init in the file)",
     )
     sample.add_argument(
-        "--draws", type=int, default=1000, metavar="N", help="draws of each chain (default: %(default)s)"
+        "--draws", type=int, default=Settings.draws, metavar="N", help="draws of each chain (default: %(default)s)"
     )
-    sample.add_argument("--tune", type=int, default=1000, metavar="N", help="warm-up iterations (default: %(default)s)")
-    sample.add_argument("--chains", type=int, default=32, metavar="N", help="chains (default: %(default)s)")
-    sample.add_argument("--thin", type=int, default=1, metavar="N", help="keep every N-th draw (default: %(default)s)")
-    sample.add_argument("--seed", type=int, metavar="N", help="random seed (default: a random one, which is recorded)")
-    sample.add_argument("--kernel", default=next(iter(KERNELS)), help=f"{', '.join(KERNELS)} (default: %(default)s)")
-    sample.add_argument("--tilt", default=next(iter(TILTS)), help=f"{', '.join(TILTS)} (default: %(default)s)")
     sample.add_argument(
-        "--target-accept", type=float, default=0.8, metavar="P", help="acceptance rate to aim at (default: %(default)s)"
+        "--tune", type=int, default=Settings.tune, metavar="N", help="warm-up iterations (default: %(default)s)"
+    )
+    sample.add_argument(
+        "--chains", type=int, default=Settings.chains, metavar="N", help="chains (default: %(default)s)"
+    )
+    sample.add_argument(
+        "--thin", type=int, default=Settings.thin, metavar="N", help="keep every N-th draw (default: %(default)s)"
+    )
+    sample.add_argument("--seed", type=int, metavar="N", help="random seed (default: a random one, which is recorded)")
+    sample.add_argument("--kernel", default=Settings.kernel, help=f"{', '.join(KERNELS)} (default: %(default)s)")
+    sample.add_argument("--tilt", default=Settings.tilt, help=f"{', '.join(TILTS)} (default: %(default)s)")
+    sample.add_argument(
+        "--target-accept",
+        type=float,
+        default=Settings.target_accept,
+        metavar="P",
+        help="acceptance rate to aim at (default: %(default)s)",
     )
     sample.add_argument("--mass", type=float, metavar="E", help="go on until no mass of a mode has a larger error")
     sample.add_argument("--ess", type=float, metavar="N", help="go on until no effective sample size is smaller")

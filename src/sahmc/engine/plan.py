@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from sahmc._support.validate import MOST, is_number, require, require_count, require_flag, require_known
+from sahmc.engine.settings import Settings
 from sahmc.kernels import KERNELS
 from sahmc.kernels.base import Kernel
 from sahmc.models.model import Model
@@ -148,39 +149,24 @@ class Plan:
         return self.gain or Gain(max(1.0, time / 20))
 
 
-def make_plan(
-    model: Model,
-    *,
-    kernel: Any,
-    tilt: Any,
-    partition: Any,
-    gain: Any,
-    desired: Any,
-    theta: Any,
-    adapt: Any,
-    jumps: Any,
-    reference: Any,
-    **numbers: Any,
-) -> Plan:
-    """Check all arguments that can be checked without a position, and return the plan.
-
-    The arguments are those of ``sample``, as the user gave them; ``numbers`` are ``draws``, ``tune``, ``chains``,
-    ``thin`` and ``target_accept``.
-    """
+def make_plan(model: Model, settings: Settings) -> Plan:
+    """Check all settings that can be checked without a position, and return the plan."""
     for name in ("draws", "tune", "chains", "thin"):
-        require_count(numbers[name], name)
-    accept = numbers["target_accept"]
+        require_count(getattr(settings, name), name)
+    accept, desired = settings.target_accept, settings.desired
+    gain: Any = settings.gain
     ok = is_number(accept) and 0 < accept < 1
     require(ok, "target_accept must lie in (0, 1)", accept, "use 0.8 for HMC, 0.3 for a random walk")
-    require_known(theta, ("shared", "per-chain"), "theta")
-    require_known(adapt, ("tune", "always"), "adapt")
-    require_flag(jumps, "jumps")
-    require_flag(reference, "reference")
+    require_known(settings.theta, ("shared", "per-chain"), "theta")
+    require_known(settings.adapt, ("tune", "always"), "adapt")
+    require_flag(settings.jumps, "jumps")
+    require_flag(settings.reference, "reference")
+    kernel = settings.kernel
     has_prior = model.has_prior
     if not isinstance(kernel, Kernel):
         require_known(kernel, KERNELS, "kernel")
         kernel = KERNELS[kernel]()
-    tilt = _tilt(tilt, partition, has_prior)
+    tilt = _tilt(settings.tilt, settings.partition, has_prior)
     if isinstance(tilt, Tilt):
         desired_frequencies(desired, tilt.num_regions)
     else:
@@ -191,18 +177,22 @@ def make_plan(
     ok = gain is None or isinstance(gain, Gain)
     require(ok, "gain must be a Gain, a number t0 or None", gain, "pass Gain(t0=...)")
     plan = Plan(
+        draws=int(settings.draws),
+        tune=int(settings.tune),
+        chains=int(settings.chains),
+        thin=int(settings.thin),
         kernel=kernel,
         tilt=tilt,
         gain=gain,
         desired=desired,
-        theta=theta,
-        adapt=adapt,
-        jumps=jumps and kernel.uses_gradient,
-        reference=reference,
+        theta=settings.theta,
+        adapt=settings.adapt,
+        target_accept=accept,
+        jumps=settings.jumps and kernel.uses_gradient,
+        reference=settings.reference,
         has_prior=has_prior,
         prior_normalised=model.prior_normalised,
         moves=kernel.moves,
-        **numbers,
     )
     longest = max(plan.stages, key=plan.stages.__getitem__)
     must = f"a stage makes fewer than {MOST:,} moves of each chain"

@@ -119,7 +119,7 @@ def _symmetries(model: Model, ready: Prepared, given: Any) -> Symmetries | None:
             warnings.warn(
                 f"symmetries could not be looked for ({str(error).splitlines()[0]}): every copy of a mode is a mode. "
                 "Give them by symmetries=[...], or pass symmetries=None.",
-                stacklevel=5,
+                stacklevel=7,
             )
             return None
         return Symmetries(found, ids) if found else None

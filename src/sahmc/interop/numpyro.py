@@ -18,6 +18,7 @@ from sahmc._support.validate import as_rng, require, require_count
 from sahmc.engine.loop import run_chunk
 from sahmc.engine.move import NEVER, Draw, RunState, Schedule, Setup
 from sahmc.engine.plan import make_plan
+from sahmc.engine.settings import Settings
 from sahmc.engine.start import prepare
 from sahmc.models.model import Model
 from sahmc.models.numpyro import from_numpyro
@@ -149,20 +150,7 @@ class SAHMC(MCMCKernel):
         self._made = made = self._as_model(model_args, model_kwargs or {})
         if init_params is not None and many:
             init_params = [jax.tree.map(lambda x, k=k: x[k], init_params) for k in range(chains)]
-        defaults = dict(
-            kernel="hmc",
-            tilt="tempered",
-            partition=None,
-            gain=None,
-            desired=None,
-            target_accept=0.8,
-            jumps=True,
-            reference=True,
-        )
-        plan = make_plan(
-            made, draws=1, tune=num_warmup, chains=chains, thin=1, theta="shared", adapt="tune",
-            **{**defaults, **self._options},
-        )  # fmt: skip
+        plan = make_plan(made, Settings(draws=1, tune=num_warmup, chains=chains, **self._options))
         key_start, key_run, key_draw = jax.random.split(rng_key[0] if many else rng_key, 3)
         as_given = dataclasses.replace(made, unconstrain=None)  # NumPyro's init_params are unconstrained
         ready = prepare(as_given, plan, init_params, key_start)

@@ -1,52 +1,27 @@
-"""The function ``sample``: check the arguments, warm up, draw, examine."""
+"""The functions ``sample`` and ``resume``: what a user may ask for."""
 
 from __future__ import annotations
 
-import dataclasses
-import warnings
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, closing
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-import jax
 import numpy as np
 from jaxtyping import Array, Key
 
-from sahmc._support.forked import require_not_forked
 from sahmc._support.hints import with_hints
-from sahmc._support.hosts import agreed
-from sahmc._support.program_cache import keep_programs
 from sahmc._support.types import PositionFn
-from sahmc._support.validate import require, require_flag, require_function
-from sahmc.checkpoint.folder import open_journal, recorded, stored_arguments
-from sahmc.checkpoint.journal import Goal, Journal
-from sahmc.engine.devices import parse_devices
-from sahmc.engine.identity import identity
-from sahmc.engine.interrupts import Interrupts, interrupts
-from sahmc.engine.limits import Limits, make_limits
-from sahmc.engine.live import Live
+from sahmc.checkpoint.journal import Journal
 from sahmc.engine.loop import chunk_capacity
-from sahmc.engine.memory import MANY, numbers_of, require_memory
-from sahmc.engine.plan import make_plan
+from sahmc.engine.settings import Settings
 from sahmc.engine.stage import StageRunner
-from sahmc.engine.start import Prepared, parse_seed, start_chains
-from sahmc.engine.symmetries import check_symmetries, with_symmetries
+from sahmc.engine.start import Prepared, start_chains
 from sahmc.kernels.base import Kernel
-from sahmc.models.convert import as_model, model_in_context
-from sahmc.models.energy import trace_keep
-from sahmc.models.positions import Unpacker
-from sahmc.models.starts import starting_positions
 from sahmc.progress.display import progress
 from sahmc.progress.progress import Progress
 from sahmc.results.precision import Precision
-from sahmc.results.records import RunRecord
 from sahmc.results.result import Result
-from sahmc.sampling.earlier import Earlier, as_earlier, prepare_from, with_earlier
-from sahmc.sampling.outcome import Outcome, Run
-from sahmc.sampling.read_back import keep_result, read_back
-from sahmc.sampling.rounds import draw_in_rounds
+from sahmc.sampling.session import Request, make, warned
 from sahmc.tilt.gain import Gain
 from sahmc.tilt.partition import EnergyPartition, TemperatureLadder
 from sahmc.tilt.tilts import Tilt
@@ -61,24 +36,24 @@ def sample(
     *,
     model_args: tuple[Any, ...] = (),
     model_kwargs: Mapping[str, Any] | None = None,
-    draws: int | np.integer = 1000,
-    tune: int | np.integer = 1000,
-    chains: int | np.integer = 32,
+    draws: int | np.integer = Settings.draws,
+    tune: int | np.integer = Settings.tune,
+    chains: int | np.integer = Settings.chains,
     random_seed: Any = None,
-    target_accept: float = 0.8,
-    kernel: str | Kernel = "hmc",
-    tilt: str | Tilt = "tempered",
+    target_accept: float = Settings.target_accept,
+    kernel: str | Kernel = Settings.kernel,
+    tilt: str | Tilt = Settings.tilt,
     partition: EnergyPartition | TemperatureLadder | None = None,
     gain: Gain | float | int | None = None,
     desired: Any = None,
-    theta: Literal["shared", "per-chain"] = "shared",
-    adapt: Literal["tune", "always"] = "tune",
-    thin: int | np.integer = 1,
-    jumps: bool = True,
-    reference: bool = True,
-    symmetries: Any = "auto",
+    theta: Literal["shared", "per-chain"] = Settings.theta,
+    adapt: Literal["tune", "always"] = Settings.adapt,
+    thin: int | np.integer = Settings.thin,
+    jumps: bool = Settings.jumps,
+    reference: bool = Settings.reference,
+    symmetries: Any = Settings.symmetries,
     keep: PositionFn | None = None,
-    save_warmup: bool = False,
+    save_warmup: bool = Settings.save_warmup,
     until: Precision | None = None,
     max_time: float | int | None = None,
     max_gradients: float | int | None = None,
@@ -198,135 +173,37 @@ def sample(
     If you give the partition and a kernel with step size and metric, there is no pilot run. Theta then starts from
     zero, and the algorithm is exactly the paper's.
     """
-    require_not_forked()
-    keep_programs()
-    limits = make_limits(max_time, max_gradients)
-    ok = until is None or isinstance(until, Precision)
-    require(ok, "until must be a Precision", until, "pass sahmc.Precision(ess=400), say")
-    model = model_in_context(model)
-    algorithm = {
-        "draws": draws,
-        "tune": tune,
-        "chains": chains,
-        "target_accept": target_accept,
-        "kernel": kernel,
-        "tilt": tilt,
-        "partition": partition,
-        "gain": gain,
-        "desired": desired,
-        "theta": theta,
-        "adapt": adapt,
-        "thin": thin,
-        "jumps": jumps,
-        "reference": reference,
-    }
-    given = {
-        "model": model,
-        "model_args": model_args,
-        "model_kwargs": model_kwargs,
-        "symmetries": symmetries,
-        "keep": keep,
-        "save_warmup": save_warmup,
-        "until": until,
-        "max_time": max_time,
-        "max_gradients": max_gradients,
-        **algorithm,
-    }
-    counts = {name: int(value) for name, value in algorithm.items() if isinstance(value, np.integer)}
-    model = as_model(model, model_args, model_kwargs)
-    plan = make_plan(model, **algorithm | counts)
-    for flag, name in ((save_warmup, "save_warmup"), (progressbar, "progressbar")):
-        require_flag(flag, name)
-    check_symmetries(symmetries)
-    where = parse_devices(devices, check, plan.chains)
-    require_function(keep, "keep", "a position")
-    require_function(callback, "callback", "a Progress")
-    known = None if checkpoint is None else recorded(checkpoint)
-    seed, rng_key = parse_seed(agreed(known["seed"] if known is not None and random_seed is None else random_seed))
-    key_start, key_run = jax.random.split(rng_key)
-    presses = Interrupts()
-    with jax.default_device(where.first), interrupts(presses), ExitStack() as stack:
-        initvals = as_earlier(initvals, plan.chains, key_start)
-        if plan.chains > MANY and not isinstance(initvals, (list, Earlier)):  # before their starts are made
-            one = starting_positions(model, initvals, 1, key_start)[0]
-            require_memory(plan, one.size, one.itemsize, where, True, None)
-        ready = with_symmetries(model, prepare_from(model, plan, initvals, key_start), symmetries)
-        ready = with_earlier(ready, initvals)
-        unpack = Unpacker.of(model, ready.unravel, ready.example)
-        kept = None if keep is None else trace_keep(keep, unpack, ready.example)
-        (_, dim), itemsize = ready.positions.shape, ready.positions.itemsize
-        size = None if kept is None else numbers_of(kept, ready.example)
-        require_memory(plan, dim, itemsize, where, checkpoint is not None, size)
-        given["initvals"] = initvals
-        opened = partial(open_journal, checkpoint, lambda: identity(ready, seed, kept, save_warmup), seed, given)
-        journal = opened()
-        stack.enter_context(closing(journal))
-        if until is None and limits.are_none:
-            journal.ask_for(plan.draws)
-        words = f"{plan.draws} draws, {until}, {max_time} s, {max_gradients} gradients"
-        shown = (progressbar, callback)
-        run = Run(ready, unpack, kept, model.labels, save_warmup, journal, presses, *shown, seed, where, words)
-        asked = partial(_asked, journal, until, limits)
-        result = read_back(run, asked(), lambda: _woken(run, opened, key_run), partial(_resumed, checkpoint))
-        if result is None:
-            outcome, more = draw_in_rounds(run, key_run, limits, until)
-            result = outcome.result(partial(_further, run, key_run, outcome, checkpoint), *more)
-            keep_result(outcome, journal, asked(), result.record)
-    if until is None and limits.are_none:
-        _tell_of_more(result.record, plan.draws, checkpoint)
-    return _warned(result)
-
-
-def _asked(journal: Journal, until: Precision | None, limits: Limits) -> dict[str, Any]:
-    """Return what the run was asked for beyond its identity, in a form that JSON can hold."""
-    most = [repr(limits.max_time), repr(limits.max_gradients)]
-    return {"draws": [list(goal) for goal in journal.asked], "until": repr(until), "limits": most}
-
-
-def _woken(run: Run, opened: Callable[[], Journal], rng_key: Key[Array, ""]) -> Live:
-    """Return a complete run in its final state; ``opened`` opens its journal."""
-    with jax.default_device(run.where.first), closing(opened()) as journal:
-        again = dataclasses.replace(run, journal=journal, presses=Interrupts(), bars=False, callback=None)
-        return draw_in_rounds(again, rng_key, Limits(), None)[0].live
-
-
-def _resumed(checkpoint: Any, before: int, draws: int, progressbar: bool) -> Result:
-    """Return the result of a run in a folder after ``draws`` more draws of each chain; it had ``before``."""
-    return resume(checkpoint, draws=before + draws, progressbar=progressbar)
-
-
-def _tell_of_more(record: RunRecord, draws: int, checkpoint: Any) -> None:
-    """Give a warning if an extended run holds more draws than requested now."""
-    rows = record.draws.energy.shape[1]
-    if rows > draws:
-        has = f"the run in {checkpoint} has {rows:,} draws of each chain already"
-        warnings.warn(f"{has}, and all of them are returned, not {draws:,}", stacklevel=4)
-
-
-def _warned(result: Result) -> Result:
-    """Return a result, after a warning that lists its findings, if any."""
-    if result.findings:
-        lines = "\n".join(f"  - {finding}" for finding in result.findings)
-        warnings.warn(f"sahmc found problems with this run (Result.findings):\n{lines}", stacklevel=4)
-    return result
-
-
-def _further(
-    run: Run, rng_key: Key[Array, ""], before: Outcome, checkpoint: str | Path | None, draws: int, progressbar: bool
-) -> Result:
-    """Return the result of a run with ``draws`` more draws of each chain than it had ``before``."""
-    total = before.drawn.so_far.rows + draws
-    if checkpoint is not None:
-        return _resumed(checkpoint, before.drawn.so_far.rows, draws, progressbar)
-    presses = Interrupts()
-    run = dataclasses.replace(run, journal=Journal(), presses=presses, bars=progressbar, callback=None)
-    run.journal.asked = (Goal(total),) * (before.number + 1)
-    with jax.default_device(run.where.first), interrupts(presses):
-        outcome = run.go_on(before._replace(presses=presses), total, Limits())
-        if outcome.number == 0 and outcome.may_go_on() and len(outcome.missed):
-            outcome = run.again(jax.random.fold_in(rng_key, 1), Limits(), outcome)
-        result = outcome.result(partial(_further, run, rng_key, outcome, None))
-    return _warned(result)
+    settings = Settings(
+        draws=draws,
+        tune=tune,
+        chains=chains,
+        target_accept=target_accept,
+        kernel=kernel,
+        tilt=tilt,
+        partition=partition,
+        gain=gain,
+        desired=desired,
+        theta=theta,
+        adapt=adapt,
+        thin=thin,
+        jumps=jumps,
+        reference=reference,
+        symmetries=symmetries,
+        keep=keep,
+        save_warmup=save_warmup,
+    )
+    request = Request(model, initvals, settings, model_args, model_kwargs, until, max_time, max_gradients)
+    return warned(
+        make(
+            request,
+            random_seed,
+            checkpoint=checkpoint,
+            devices=devices,
+            check=check,
+            progressbar=progressbar,
+            callback=callback,
+        )
+    )
 
 
 @with_hints
@@ -358,11 +235,17 @@ def resume(
     callback
         A function that receives a ``Progress``, as for ``sample``; none by default.
     """
-    arguments = stored_arguments(checkpoint)
-    if draws is not None:
-        arguments |= {"draws": draws, "until": None, "max_time": None, "max_gradients": None}
-    return sample(
-        **arguments, checkpoint=checkpoint, devices=devices, check=check, progressbar=progressbar, callback=callback
+    request, seed = Request.stored(checkpoint, draws)
+    return warned(
+        make(
+            request,
+            seed,
+            checkpoint=checkpoint,
+            devices=devices,
+            check=check,
+            progressbar=progressbar,
+            callback=callback,
+        )
     )
 
 

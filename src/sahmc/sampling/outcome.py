@@ -207,7 +207,7 @@ class Run:
         except OSError as error:
             if jax.process_count() > 1:
                 raise
-            warnings.warn(f"that the run is complete could not be noted ({error}); its draws are here", stacklevel=4)
+            warnings.warn(f"that the run is complete could not be noted ({error}); its draws are here", stacklevel=7)
 
     def go_on(self, before: Outcome, draws: int, limits: Limits) -> Outcome:
         """Return the outcome of the same pass with more draws, ``draws`` in all."""

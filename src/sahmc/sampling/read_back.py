@@ -80,7 +80,7 @@ def keep_result(outcome: Outcome, journal: Journal, asked: Mapping[str, Any], re
         return
     except Exception as error:
         again = "the draws are in its folder, and it is gone through again if it is asked for"
-        warnings.warn(f"the result of the run could not be stored ({error}); {again}", stacklevel=4)
+        warnings.warn(f"the result of the run could not be stored ({error}); {again}", stacklevel=6)
 
 
 def read_back(

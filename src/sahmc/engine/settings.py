@@ -1,0 +1,41 @@
+"""The arguments of ``sample`` that decide which draws are made, and their defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:  # `sahmc --help` shows the defaults, and must not wait for JAX
+    import numpy as np
+
+    from sahmc._support.types import PositionFn
+    from sahmc.kernels.base import Kernel
+    from sahmc.tilt.gain import Gain
+    from sahmc.tilt.partition import EnergyPartition, TemperatureLadder
+    from sahmc.tilt.tilts import Tilt
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to draw, as the user asked; ``sample`` describes each argument, and ``make_plan`` checks them.
+
+    A run in a folder keeps its settings, so that it can be resumed.
+    """
+
+    draws: int | np.integer = 1000
+    tune: int | np.integer = 1000
+    chains: int | np.integer = 32
+    target_accept: float = 0.8
+    kernel: str | Kernel = "hmc"
+    tilt: str | Tilt = "tempered"
+    partition: EnergyPartition | TemperatureLadder | None = None
+    gain: Gain | float | int | None = None
+    desired: Any = None
+    theta: Literal["shared", "per-chain"] = "shared"
+    adapt: Literal["tune", "always"] = "tune"
+    thin: int | np.integer = 1
+    jumps: bool = True
+    reference: bool = True
+    symmetries: Any = "auto"
+    keep: PositionFn | None = None
+    save_warmup: bool = False
