@@ -273,6 +273,12 @@ def test_a_short_search_and_few_chains_are_told():
     assert not {"climb", "few-chains"} & {f.code for f in quick(tilt="none").findings}
 
 
+def test_too_short_a_climb_says_nothing_of_tails():
+    """Chains that have had a dozen moves leap from rung to rung, whatever the tails of a density."""
+    found = {f.code: f for f in quick(chains=32, draws=100, tune=10).findings}
+    assert "climb" in found and "tails" not in found and found["climb"].number == 4
+
+
 def test_divergences_between_the_draws_kept_count_too():
     result = quick(kernel=sahmc.HMC(50.0, 4, metric="unit"), tilt="none", thin=3)
     assert result.diverging.all() and result.num_diverging == 3 * result.diverging.sum()

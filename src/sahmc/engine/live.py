@@ -16,7 +16,9 @@ from sahmc._support.platform import placed
 from sahmc.engine.move import Setup
 from sahmc.kernels.around import plain
 from sahmc.kernels.base import Kernel
-from sahmc.models.positions import Unpacker, split
+from sahmc.models.improper import improper_along
+from sahmc.models.model import Labels
+from sahmc.models.positions import Unpacker, labels, named, split
 from sahmc.models.predictor import Predictor
 from sahmc.modes.finder import ModeFinder, lowest_draws, posterior_draws, spread_within
 from sahmc.modes.modes import Modes
@@ -30,6 +32,8 @@ DRAWS_AT_ONCE = 4096
 """The number of draws moved at once."""
 CHECKED_DRAWS = 128
 """The number of draws whose energies are recomputed with twice the digits."""
+LINES = 4
+"""The number of draws from which lines go far out along each coordinate."""
 COPIED_DRAWS = 512
 """The number of draws whose copies are compared in energy."""
 
@@ -109,6 +113,22 @@ class Live:
         off = off_by(self.finder.energy_fn, points)
         worst = int(np.argmax(off))
         return float(off[worst]), jax.tree.map(lambda x: x[0], self.unpack.all(points[worst : worst + 1]))
+
+    def endless(self, known: Labels) -> list[str]:
+        """Return the names of the numbers along which the density falls off so slowly that its integral is infinite.
+
+        ``known`` are the labels of the variables.
+        """
+        assert self.positions is not None
+        points = _some(self.positions, LINES)
+        scale = self.finder.scale
+        found = improper_along(self.finder.energy_fn, points, scale)
+        here = np.repeat(points[:1], 1 + len(found), axis=0)
+        here[np.arange(1, len(here)), found] += scale[found]
+        values = [np.reshape(leaf, (len(here), -1)) for leaf in named(self.unpack.all(here)).values()]
+        moved = np.concatenate(values, axis=1) != np.concatenate([leaf[:1] for leaf in values], axis=1)
+        names = labels(self.unpack.all(here), 1, known)
+        return [names[int(np.argmax(row))] for row in moved[1:]]
 
     def asymmetry(self, log_weight: np.ndarray) -> tuple[int, int]:
         """Return the number of posterior draws whose random copy has a different energy, and the number checked."""

@@ -19,6 +19,7 @@ from sahmc.tilt.tilts import TemperedTilt, Tilt
 
 UNDERMINING = frozenset(
     {"round-trips", "rhat", "modes", "theta", "weights", "drift", "stuck", "precision", "symmetry", "divergences"}
+    | {"improper"}
 )
 """The codes of findings that, as errors, invalidate the evidence; "evidence" itself always does."""
 

@@ -18,7 +18,8 @@ MASS_ERROR = 0.1
 """The maximum standard error of the log mass of an unnormalised prior; above it the evidence is unknown."""
 FORGOTTEN = 0.8
 """The maximum correlation of mean positions of chains between rungs at which they count as having forgotten."""
-
+LEAST_RUNGS = 10
+"""The minimum number of temperatures of a climb that shows anything."""
 SEARCH_PLACES = ("inside", "near", "far")
 """The places for which the power of the search is known.
 
@@ -112,6 +113,14 @@ class Climb:
     """Whether the climb ended because chains ran away: the tails are too heavy for a higher temperature."""
     slow: bool
     """Whether chains that start together do not forget their positions even within one mode."""
+    planned: int | None = None
+    """The number of temperatures for which there was a budget; None in files of older versions."""
+
+    @property
+    def too_short(self) -> bool:
+        """Whether the budget was too small for the climb to show anything, heavy tails included."""
+        few = len(self.down) < LEAST_RUNGS
+        return few and (not self.ran_away or (self.planned is not None and self.planned < LEAST_RUNGS))
 
     @property
     def hottest(self) -> float:

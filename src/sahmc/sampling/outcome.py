@@ -32,6 +32,7 @@ from sahmc.models.positions import Unpacker
 from sahmc.progress.display import progress
 from sahmc.progress.progress import Progress
 from sahmc.results.findings.examine import NOT_EXAMINED, errors_first, examine, failure, guarded, not_examined
+from sahmc.results.findings.improper import check_improper
 from sahmc.results.findings.modes import missed_modes
 from sahmc.results.findings.rounding import check_rounding
 from sahmc.results.findings.symmetry import check_symmetry
@@ -103,6 +104,8 @@ class Outcome(NamedTuple):
             if whole and any(finding.severity == ERROR for finding in findings):
                 findings = (*guarded("Its rounding", self._rounding), *findings)
             findings = errors_first(*guarded("The symmetry of its draws", self._symmetry), *findings)
+            if whole:
+                findings = errors_first(*guarded("How its density falls off", self._endless), *findings)
         record = dataclasses.replace(self.record, findings=(*findings, *more))
         return Result(record, dataclasses.replace(self.live, further=further))
 
@@ -115,6 +118,10 @@ class Outcome(NamedTuple):
         seen, dim = self.record.modes, self.live.finder.scale.size
         minima = np.zeros((0, dim)) if seen is None else seen.minimum
         return check_rounding(*self.live.rounding(minima), self.record.labels)
+
+    def _endless(self) -> Iterable[Finding]:
+        """Return the finding on a density whose integral is infinite."""
+        return check_improper(self.live.endless(self.record.labels))
 
     def _symmetry(self) -> Iterable[Finding]:
         """Return the findings on copies of draws, which must have equal energy."""

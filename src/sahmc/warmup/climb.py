@@ -153,7 +153,7 @@ def run_climb(
     late = last.draws.position[len(last.draws.position) // 4 :]
     up_rungs, down_rungs = (tuple(visit.rung for visit in way) for way in (ascent.visits, down))
     spent = ascent.gradients + scouted + sum(visit.gradients for visit in down)
-    climb = Climb(up_rungs, down_rungs, ascent.ran_away, ascent.slow)
+    climb = Climb(up_rungs, down_rungs, ascent.ran_away, ascent.slow, count)
     ends = [np.asarray(visit.draws.position[-1]) for visit in (*ascent.visits, *ascent.away, *down)]
     hot = np.concatenate([*ends, scouts])
     hot = hot[(np.abs(hot / scale) < FURTHEST).all(axis=1)]

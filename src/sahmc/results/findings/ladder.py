@@ -11,7 +11,7 @@ from sahmc._support.words import counted
 from sahmc.results.evidence import by_bridges, by_theta, knows_evidence, membership
 from sahmc.results.findings.words import ERROR, WARNING
 from sahmc.results.records import Finding, RunRecord
-from sahmc.results.warmup_record import MASS_ERROR
+from sahmc.results.warmup_record import LEAST_RUNGS, MASS_ERROR
 from sahmc.tilt.importance import error_of_mean
 from sahmc.tilt.tilts import TemperedTilt
 
@@ -41,8 +41,6 @@ MANY_MODES = 20
 With fewer modes, the new ones are usually points of a single curved mode."""
 GOOD_OVERLAP = 0.8
 """The minimum overlap of posterior and reference at which the tails of the reference are good enough."""
-LEAST_RUNGS = 10
-"""The minimum number of temperatures of the climb."""
 
 
 def check_ladder(record: RunRecord) -> Iterator[Finding]:
@@ -83,15 +81,17 @@ def check_ladder(record: RunRecord) -> Iterator[Finding]:
             "Raise tune.",
         )
     tune = record.settings["tune"]
-    if len(climb.down) < LEAST_RUNGS and not climb.ran_away:
+    if climb.too_short:
+        rungs = climb.planned if climb.planned is not None and climb.ran_away else len(climb.down)
         yield Finding(
             "climb",
             WARNING,
-            f"tune = {tune} leaves {counted(len(climb.down), 'temperature')} for the climb to the top of the "
+            f"tune = {tune} leaves {counted(rungs, 'temperature')} for the climb to the top of the "
             "ladder: modes may be missing.",
-            len(climb.down),
-            f"Raise tune to {math.ceil(1.2 * LEAST_RUNGS / len(climb.down) * tune / 100) * 100} or more.",
+            rungs,
+            f"Raise tune to {math.ceil(1.2 * LEAST_RUNGS / rungs * tune / 100) * 100} or more.",
         )
+        return
     reference = record.warmup.reference
     if reference is not None and reference.ran_away and not reference.heavy and reference.overlap < GOOD_OVERLAP:
         yield Finding(

@@ -1,0 +1,38 @@
+"""Improper densities: those that fall off so slowly along a coordinate that their integral is infinite."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sahmc._support.traced import TracedFunction
+from sahmc.models.evaluation import energies_and_gradients
+
+RADII = (1e5, 1e7, 1e9, 1e12)
+"""The distances, in units of the spread, at which the density is compared."""
+SLACK = 0.05
+"""The nats by which the density may fall more than 1 / r between two distances, and still count as no faster."""
+DEEPEST = 40.0
+"""The maximum nats from a point down to the far ends of a line, or no chain gets there: -1e10 may stand for -inf."""
+SHARE = 0.75
+"""The minimum share of the points from which a density must fall no faster than 1 / r, on either side."""
+
+
+def improper_along(energy_fn: TracedFunction, points: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """Return the coordinates (index,) along which the density has an infinite integral, given all others.
+
+    A line goes from each of ``points`` (point, dim) along each coordinate. The integral along it is infinite if the
+    density falls no faster than 1 / r. If that is so from many points, the whole integral is infinite too. ``scale`` is
+    the spread of each coordinate. Where energies are rounded too coarsely to tell, a density counts as proper.
+    """
+    num, dim = points.shape
+    steps = np.multiply.outer([1.0, -1.0], RADII)[:, :, None, None] * np.diag(scale)
+    ends = points[:, None, None, None] + steps  # (point, side, radius, coordinate, dim)
+    ends = ends.reshape(-1, dim).astype(points.dtype)
+    energy = energies_and_gradients(energy_fn, ends)[0].reshape(num, 2, len(RADII), dim)
+    here = energies_and_gradients(energy_fn, points)[0]
+    with np.errstate(invalid="ignore"):
+        rise = np.diff(energy, axis=2) - np.diff(np.log(RADII))[:, None]
+        rise += 2 * np.finfo(points.dtype).eps * np.abs(energy[:, :, 1:])  # at most, by rounding
+        reached = energy[:, :, -1] - here[:, None, None] <= DEEPEST
+    slow = (np.isfinite(energy).all(axis=2) & (rise <= SLACK).all(axis=2) & reached).mean(axis=0).max(axis=0)
+    return np.flatnonzero(slow >= SHARE)
