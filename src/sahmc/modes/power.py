@@ -17,8 +17,9 @@ from sahmc.results.warmup_record import SEARCH_PLACES, SearchPower
 
 NEEDLES = dict(zip(SEARCH_PLACES, (60, 80, 60), strict=True))
 """The number of needles at each kind of place."""
-AT_ONCE = 16
-"""The number of needles for which the distances to all probes are held in memory at once."""
+AT_ONCE = 2048
+"""The number of probes whose distances to all needles are held in memory at once: few, so that a core's cache holds
+them."""
 LOG2_WIDTHS, FULL_DIM = np.arange(-3.0, 0.1, 0.375), 8
 """The base-2 logs of the widths of needles in up to FULL_DIM dimensions; in more, the smallest volume is the same."""
 FEWEST_NEEDLES = 8
@@ -102,11 +103,14 @@ def _nearest(
     """
     energy = np.minimum(look.energy, np.finfo(np.float32).max).astype(np.float32)
     one, two = (((part - minimum) @ whiten.T).astype(np.float32) for part in (centres, look.position))
-    found = np.empty((len(narrow), len(centres)), int)
-    length = np.sum(two**2, axis=1)
-    for i in range(0, len(one), AT_ONCE):
-        block = one[i : i + AT_ONCE]
-        square = np.maximum(np.sum(block**2, axis=1)[:, None] + length - 2 * block @ two.T, 0.0)
+    found, least = np.zeros((len(narrow), len(one)), int), np.full((len(narrow), len(one)), np.inf, np.float32)
+    length, rows = np.sum(one**2, axis=1)[:, None], np.arange(len(one))
+    for i in range(0, len(two), AT_ONCE):
+        some, height = two[i : i + AT_ONCE], energy[i : i + AT_ONCE]
+        square = np.maximum(length + np.sum(some**2, axis=1) - 2 * one @ some.T, 0.0)
         for j, scale in enumerate(narrow.astype(np.float32)):
-            found[j, i : i + AT_ONCE] = np.argmin(square * scale - energy, axis=1)
+            score = square * scale - height
+            best = np.argmin(score, axis=1)
+            lower = score[rows, best] < least[j]
+            found[j, lower], least[j, lower] = best[lower] + i, score[rows, best][lower]
     return found
