@@ -40,12 +40,21 @@ Flag = Bool[Array, ""]
 
 
 class Tilt(ABC):
-    """The interface of a tilt. By default no level is drawn before a move, and -grad U drives it."""
+    """The interface of a tilt. By default no level is drawn before a move, and -grad U drives it.
+
+    A subclass is a ``strategy``; ``converted`` checks its fields. What must hold:
+
+    - ``membership`` is the derivative of ``bias`` in theta. A tilt that learns nothing has one region, whose theta
+      stays 0.
+    - ``kick_size`` belongs to ``potential``, which may be any function of U: the decision makes moves exact. The nearer
+      it is to ``decision``, the more are accepted.
+    - If levels are drawn, that and the ``decision`` at each leave exp(-``tilted``) invariant: see ``TemperedTilt``.
+    """
 
     name: ClassVar[str]
     """The name you pass to select it."""
     partition_type: ClassVar[type | None] = None
-    """The class of ``partition``; None for a tilt without one."""
+    """The class of ``partition``; None for a tilt without one, which ``Result.load`` makes without arguments."""
 
     @property
     @abstractmethod

@@ -22,11 +22,14 @@ THETA_GAP = 0.5
 HOME_WARNING, HOME_ERROR = 0.1, 0.01
 """The minimum ratio of observed to desired visits at beta = 1, before a warning and before an error."""
 LEAST_ROUND_TRIPS = 10
-"""The minimum number of round trips of all chains together, unless the ladder is short."""
+"""The minimum number of round trips of all chains together, unless the ladder is short.
+
+A round number; no experiment is recorded. A trip is worth less than an independent draw, so ten tell a mass of one half
+to 0.16 at best."""
 FEW_JUMPS = 100
 """The number of accepted jumps per chain that makes up for missing round trips.
 
-If all chains together have fewer, jumps are negligible."""
+If all chains together have fewer, jumps are negligible. A round number too."""
 FEWEST_TRIPS = 5
 """The minimum number of round trips for the evidence to be known, unless the ladder is short."""
 EVIDENCE_GAP, EVIDENCE_ERRORS = 0.05, 4.0
@@ -44,7 +47,10 @@ GOOD_OVERLAP = 0.8
 
 
 def check_ladder(record: RunRecord) -> Iterator[Finding]:
-    """Check round trips and the climb: whether chains could get from one mode to another."""
+    """Check round trips and the climb: whether chains could get from one mode to another.
+
+    Round trips matter where masses, or the evidence, depend on chains that travel the ladder.
+    """
     trips, climb = int(record.round_trips.sum()), record.warmup.climb
     many = _several_modes(record)
     by_jumps = record.counts.jumps_accepted >= FEW_JUMPS * record.draws.energy.shape[0]
@@ -205,5 +211,5 @@ def check_evidence(record: RunRecord) -> Iterator[Finding]:
 
 
 def _several_modes(record: RunRecord) -> bool:
-    """Return whether several modes are known, or there was no search: then masses depend on the ladder."""
+    """Return whether several modes are known, or there was no search: masses may then depend on the ladder."""
     return record.warmup.num_modes > 1 or record.warmup.climb is None or record.warmup.power is None
