@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypeAlias
 
 import jax
+from jaxtyping import PyTree
 
-Position = Any
+Position: TypeAlias = PyTree
 """A position in the user's structure: any pytree of float arrays."""
-PositionFn = Callable[[Position], Any]
+PositionFn = Callable[[Position], PyTree]
 """A function of one position, written with ``jax.numpy``: a log density, or a quantity of interest."""
 Unravel = Callable[[jax.Array], Position]
 """The map from a flat vector back to the user's structure."""

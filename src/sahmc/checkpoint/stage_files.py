@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 from jax.tree_util import PyTreeDef
+from jaxtyping import PyTree
 
 from sahmc._support.sealed_files import DIGEST_BYTES, unsealed
 
@@ -65,12 +66,12 @@ def mapped(stem: Path, dtype: np.dtype, rows: int) -> np.ndarray:
     return np.memmap(stem.with_suffix(".rows"), dtype, "r", shape=rows)
 
 
-def columns(rows: Any, structure: PyTreeDef) -> Any:
+def columns(rows: np.ndarray, structure: PyTreeDef) -> PyTree:
     """Return rows as a pytree of arrays."""
-    return jax.tree.unflatten(structure, [rows[name] for name in rows.dtype.names])
+    return jax.tree.unflatten(structure, [rows[name] for name in rows.dtype.names or ()])
 
 
-def _tuples(description: Any) -> Any:
+def _tuples(description: list[list]) -> list[tuple]:
     """Turn the lists in the description of a type back into tuples, which JSON lacks."""
     return [(name, kind, tuple(shape)) for name, kind, *rest in description for shape in (rest or [()])]
 

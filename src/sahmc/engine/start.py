@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ from sahmc._support.compiled import compiled
 from sahmc._support.platform import placed
 from sahmc._support.traced import TracedFunction
 from sahmc._support.types import Unravel
-from sahmc._support.validate import require
+from sahmc._support.validate import Given, require
 from sahmc.algorithm import SAHMCState, init
 from sahmc.engine.glimpses import no_glimpses
 from sahmc.engine.move import RunState
@@ -76,7 +76,7 @@ class Prepared(NamedTuple):
         return placed(np.asarray(self.positions)[0])
 
 
-def prepare(model: Model, plan: Plan, initvals: Any, rng_key: Key[Array, ""]) -> Prepared:
+def prepare(model: Model, plan: Plan, initvals: Given, rng_key: Key[Array, ""]) -> Prepared:
     """Prepare a run: trace the energy of a model, and find initial positions for its chains.
 
     ``initvals`` are those of ``sample``. Starts drawn by the model are redrawn where its density is zero or undefined.
@@ -120,7 +120,7 @@ def prepare_at(model: Model, plan: Plan, positions: Float[Array, "chains dim"], 
     return Prepared(plan, energy_fn, positions, unravel, model.predictor)
 
 
-def parse_seed(random_seed: Any) -> tuple[int | list[int], Key[Array, ""]]:
+def parse_seed(random_seed: Given) -> tuple[int | list[int], Key[Array, ""]]:
     """Return the recorded form of a seed, an int or the words of a key, and the key."""
     words = len(jax.random.key_data(jax.random.key(0)))
     seed, rng_key = _parse_seed(random_seed, words)
@@ -129,7 +129,7 @@ def parse_seed(random_seed: Any) -> tuple[int | list[int], Key[Array, ""]]:
     return seed, rng_key
 
 
-def _parse_seed(random_seed: Any, words: int) -> tuple[int | list[int], Key[Array, ""]]:
+def _parse_seed(random_seed: Given, words: int) -> tuple[int | list[int], Key[Array, ""]]:
     """Return the recorded form of a seed, and a key of JAX's default kind, which has ``words`` words."""
     if isinstance(random_seed, jax.Array) and random_seed.dtype == jnp.uint32 and random_seed.shape == (words,):
         random_seed = jax.random.wrap_key_data(random_seed)  # made by jax.random.PRNGKey

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from sahmc._support.pytree import strategy
 from sahmc._support.validate import is_number, require, require_count
@@ -90,7 +90,7 @@ class ImplicitStep:
         far were solved.
         """
 
-        def turn(carry: tuple[ChainState, Vector], _: Any) -> Any:
+        def turn(carry: tuple[ChainState, Vector], _: None) -> tuple[PyTree, PyTree]:
             new, new_momentum, found = self.take(*carry)
             return (new, -new_momentum), (new, new_momentum, found)
 
