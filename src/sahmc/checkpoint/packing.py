@@ -50,7 +50,7 @@ def _kinds() -> dict[str, type]:
     return {kind.__name__: kind for kind in (*RECORDS, EnergyPartition, TemperatureLadder, *TILTS.values())}
 
 
-def _described(value: object, arrays: list[np.ndarray]) -> object:
+def _described(value: Any, arrays: list[np.ndarray]) -> object:
     """Return a value in a form that fits JSON, with its arrays appended to ``arrays``."""
     if value is None or type(value) in (bool, int, float, str):
         return value
@@ -63,7 +63,7 @@ def _described(value: object, arrays: list[np.ndarray]) -> object:
         return {what: len(arrays) - 1}
     if isinstance(value, Mapping):
         return {"dict": [[key, _described(item, arrays)] for key, item in value.items()]}
-    if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
+    if type(value) in (list, tuple):
         return {type(value).__name__: [_described(item, arrays) for item in value]}
     kind: Any = type(value)
     if kind not in _kinds().values():
