@@ -161,9 +161,10 @@ def make_move(
     trips = update_round_trips(state.trips, *ends)
 
     draw = when(is_draw, partial(_draw, setup, used.theta, sahmc, info, each), no_draw(setup, state))
-    kind = _kind(info, isinstance(setup.tilt, TemperedTilt))
-    sums = _sums(info, setup.kernel.max_tree_depth, *kind)
-    glimpses = update_glimpses(state.glimpses, state.sahmc.chains, info, kind[1])
+    jumped = jnp.isnan(info.mechanical_acceptance)
+    cold = ~jumped & ((info.level == 0) | (not isinstance(setup.tilt, TemperedTilt)))  # trajectories at beta = 1
+    sums = _sums(info, setup.kernel.max_tree_depth, jumped, cold)
+    glimpses = update_glimpses(state.glimpses, state.sahmc.chains, info, cold)
     return RunState(sahmc, steps, trips, glimpses, state.t + schedule.learn_theta, state.t_key + 1), draw, sums
 
 
@@ -221,15 +222,6 @@ def no_sums(state: RunState) -> MoveSums:
     return MoveSums(Counts(*(zero for _ in Counts._fields)), jnp.zeros_like(energy))
 
 
-def _kind(info: TransitionInfo, tempered: bool) -> tuple[Bool[Array, " chains"], Bool[Array, " chains"]]:
-    """Tell for each chain whether the move was a jump, and whether it was a trajectory at beta = 1.
-
-    ``tempered`` says that regions are temperatures.
-    """
-    jumped = jnp.isnan(info.mechanical_acceptance)
-    return jumped, ~jumped & ((info.level == 0) | (not tempered))
-
-
 def _sums(info: TransitionInfo, deepest: int, jumped: Bool[Array, " chains"], cold: Bool[Array, " chains"]) -> MoveSums:
     """Return the counts of a move, for each chain; ``deepest`` is the maximum tree depth, 0 without trees."""
     counts = Counts(
@@ -268,6 +260,8 @@ def log_weights(
     return each(lambda energy: setup.tilt.log_weight(theta, energy, setup.desired, visited))(energy)
 
 
-def draw_structure(setup: Setup, state: RunState) -> PyTreeDef:
-    """Return the pytree structure of the draws of ``make_move``, without making one."""
-    return jax.tree.structure(jax.eval_shape(no_draw, setup, state))
+def draw_structure(keep: TracedFunction | None, prior: bool, depth: bool) -> PyTreeDef:
+    """Return the pytree structure of draws, given ``keep``, and whether they have a ``prior`` and a tree ``depth``."""
+    kept = 0 if keep is None else jax.tree.unflatten(keep.returns, range(keep.returns.num_leaves))
+    leaves: Any = (kept, 0, 0 if prior else None, 0, 0, 0, 0, 0 if depth else None)
+    return jax.tree.structure(Draw(*leaves))
