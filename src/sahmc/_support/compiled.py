@@ -29,6 +29,7 @@ class Compiled:
         functools.update_wrapper(self, fn)
         self._fn, self._static = fn, static_argnames
         self._usual: Any = jax.jit(fn, static_argnames=static_argnames)
+        _functions.append(self)
 
     @functools.cached_property
     def _quick(self) -> Any:
@@ -48,11 +49,8 @@ class Compiled:
         self._quick.clear_cache()
 
 
-def compiled(fn: Callable[..., PyTree], static_argnames: Sequence[str] = ()) -> Callable[..., PyTree]:
-    """Return a function that takes traced functions, compiled; ``static_argnames`` is as for ``jax.jit``."""
-    made = Compiled(fn, static_argnames)
-    _functions.append(made)
-    return made
+compiled = Compiled
+"""The decorator of functions that take traced functions; ``static_argnames`` is as for ``jax.jit``."""
 
 
 @functools.cache

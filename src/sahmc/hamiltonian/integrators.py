@@ -9,17 +9,16 @@ from typing import Any, ClassVar, TypeVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Int
 
 from sahmc._support.platform import on_accelerator
 from sahmc._support.pytree import strategy
+from sahmc._support.types import Vector
 from sahmc._support.validate import Given, require_known
 from sahmc.hamiltonian.metrics import ConstantMetric
 from sahmc.tilt.target import ChainState, TiltedTarget
 from sahmc.tilt.tilts import Energy, Level
 
-Vector = Float[Array, " dim"]
-"""A position, a momentum or a gradient of one chain."""
 NumSteps = int | Int[Array, ""]
 """A number of steps; an int is known when the program is compiled, an array is not."""
 C = TypeVar("C")

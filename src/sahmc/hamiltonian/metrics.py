@@ -15,11 +15,10 @@ from jaxtyping import Array, Float, Int
 
 from sahmc._support.platform import placed
 from sahmc._support.pytree import converted, strategy, updated
+from sahmc._support.types import Vector
 from sahmc._support.validate import Given, as_numbers, require, require_known
 from sahmc.hamiltonian.spread import Spread
 
-Vector = Float[Array, " dim"]
-"""A position, a momentum or a velocity of one chain."""
 RANK = 8
 """The maximum number of directions in an estimated low-rank metric."""
 

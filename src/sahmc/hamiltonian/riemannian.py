@@ -14,13 +14,11 @@ from jaxtyping import Array, Float
 
 from sahmc._support.pytree import static, strategy, updated
 from sahmc._support.traced import TracedFunction, trace
-from sahmc._support.types import Position, PositionFn, Unravel
+from sahmc._support.types import Position, PositionFn, Unravel, Vector
 from sahmc._support.validate import MOST, Given, as_array, is_number, require
 from sahmc.hamiltonian.metrics import Kinetic, Metric
 from sahmc.tilt.target import TiltedTarget
 
-Vector = Float[Array, " dim"]
-"""A position, a momentum or a velocity of one chain."""
 Matrix = Float[Array, "dim dim"]
 """A matrix with a row and a column for each coordinate of a position."""
 Point = tuple[Matrix, Float[Array, ""]]

@@ -10,6 +10,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree, UInt32
 
 from sahmc._support.pytree import converted, static, strategy
+from sahmc._support.types import Vector
 from sahmc._support.validate import Given, require, require_count
 from sahmc.hamiltonian.integrators import Leapfrog, splitting_integrator
 from sahmc.hamiltonian.metrics import AUTO, ConstantMetric, constant_metric
@@ -18,9 +19,6 @@ from sahmc.kernels.decision import DIVERGENCE
 from sahmc.kernels.mechanical import Mechanical
 from sahmc.tilt.target import ChainState, TiltedTarget
 from sahmc.tilt.tilts import Energy
-
-Vector = Float[Array, " dim"]
-"""A position, a momentum or a velocity of one chain."""
 
 
 class End(NamedTuple):
