@@ -15,9 +15,6 @@ from jaxtyping import PyTree
 
 from sahmc._support.sealed_files import DIGEST_BYTES, unsealed
 
-READ_BYTES = 2**24
-"""The number of bytes of a file that are read at once."""
-
 
 class Stage(NamedTuple):
     """A stage as it was found on disk."""
@@ -80,10 +77,5 @@ def _hash_of(path: Path, size: int) -> hashlib.blake2b | None:
     """Return the hash of the first ``size`` bytes of a file; None if there are fewer."""
     if not path.exists() or path.stat().st_size < size:
         return None
-    running = hashlib.blake2b(digest_size=DIGEST_BYTES)
-    with path.open("rb") as file:
-        while size:
-            block = file.read(min(size, READ_BYTES))
-            running.update(block)
-            size -= len(block)
-    return running
+    content = np.memmap(path, np.uint8, "r", shape=size) if size else b""  # an empty file cannot be mapped
+    return hashlib.blake2b(content, digest_size=DIGEST_BYTES)
