@@ -77,5 +77,5 @@ def _hash_of(path: Path, size: int) -> hashlib.blake2b | None:
     """Return the hash of the first ``size`` bytes of a file; None if there are fewer."""
     if not path.exists() or path.stat().st_size < size:
         return None
-    content = np.memmap(path, np.uint8, "r", shape=size) if size else b""  # an empty file cannot be mapped
+    content = np.memmap(path, np.uint8, "r", shape=size).data if size else b""  # an empty file cannot be mapped
     return hashlib.blake2b(content, digest_size=DIGEST_BYTES)
