@@ -6,9 +6,9 @@ not wait for JAX.
 
 import lazy_loader
 
-from sahmc._support import front_door
+from sahmc._support import registry
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 for module in ("numpyro", "testing"):  # a star import need not load them, nor what they import
     __all__.remove(module)
-front_door.open_with(__getattr__)
+registry.open_with(__getattr__)

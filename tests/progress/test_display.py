@@ -8,7 +8,7 @@ import types
 
 import pytest
 
-from sahmc.progress import lines as progress_lines
+from sahmc.progress import display
 from sahmc.progress.bars import make_bars
 from sahmc.progress.display import in_notebook, progress
 from sahmc.progress.progress import Progress
@@ -93,7 +93,7 @@ def test_ipython_on_a_terminal_is_no_notebook(monkeypatch):
 
 
 def test_elsewhere_a_log_has_a_line_for_each_stage(caplog, monkeypatch):
-    monkeypatch.setattr(progress_lines, "EVERY_SECONDS", -1.0)
+    monkeypatch.setattr(display, "EVERY_SECONDS", -1.0)
     with caplog.at_level(logging.INFO, logger="sahmc"), progress(STAGES, True) as report:
         short_run(report)
     said = [record.getMessage().split(" after")[0] for record in caplog.records]

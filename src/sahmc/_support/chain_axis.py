@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PyTree
 
 AXIS = "sahmc_chains"
 """The name of the mesh axis."""
 
 
-Each = Callable[[Callable[..., Any]], Callable[..., Any]]
+Each = Callable[[Callable[..., PyTree]], Callable[..., PyTree]]
 """A way to apply a function of one chain to all chains, the leading axis of its arguments, such as ``jax.vmap``."""
 
 
@@ -34,20 +33,20 @@ class Groups:
     bound: Int[Array, ""]
     """The same number as data: the compiler could unroll a loop of known length."""
 
-    def numbered(self, fn: Callable[..., Any], *args: Any) -> Any:
+    def numbered(self, fn: Callable[..., PyTree], *args: PyTree) -> PyTree:
         """Return the stacked results of a function of the group's index and its part of ``args``, for each group.
 
         The function runs in a branch that is always taken, since the compiler fuses nothing into a branch. If it were
         fused with the code that reads parts and writes results, its arithmetic would depend on the number of groups.
         """
 
-        def part(i: Any) -> Any:
+        def part(i: Int[Array, ""]) -> tuple[PyTree, ...]:
             return i, *jax.tree.map(lambda x: x[i], args)
 
         shapes = jax.eval_shape(lambda i: fn(*part(i)), jnp.zeros((), jnp.int32))
         room = jax.tree.map(lambda x: jnp.zeros((self.num + 1, *x.shape), x.dtype), shapes)
 
-        def one(i: Any, filled: Any) -> Any:
+        def one(i: Int[Array, ""], filled: PyTree) -> PyTree:
             none = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
             made = jax.lax.cond(self.bound > 0, fn, lambda *_: none, *part(i))
             return jax.tree.map(lambda all, new: all.at[i].set(new), filled, made)
@@ -60,10 +59,10 @@ class Groups:
         grouped = x.reshape(self.num, -1, *x.shape[1:])
         return jnp.concatenate([grouped, grouped[:1]])
 
-    def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+    def __call__(self, fn: Callable[..., PyTree]) -> Callable[..., PyTree]:
         """Return ``fn``, a function of one chain, as a function of all chains."""
 
-        def over_all(*args: Any) -> Any:
+        def over_all(*args: PyTree) -> PyTree:
             made = self.numbered(lambda _, *part: jax.vmap(fn)(*part), *jax.tree.map(self._split, args))
             return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), made)
 
@@ -83,7 +82,7 @@ def first_chain(chains: int) -> Int[Array, ""] | int:
     return jax.lax.axis_index(AXIS) * chains if parts() > 1 else 0
 
 
-def over_parts(values: Any) -> Any:
+def over_parts(values: PyTree) -> PyTree:
     """Return the sums of arrays over all devices."""
     return jax.lax.psum(values, AXIS) if parts() > 1 else values
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import jax
+from jaxtyping import PyTree
 
 from sahmc._support.jax_internals import is_traced
 from sahmc._support.platform import on_accelerator
@@ -24,16 +25,17 @@ _programs: set[Hashable] = set()
 class Compiled:
     """A function compiled by ``jax.jit``, on a CPU with QUICK options unless it is part of another program."""
 
-    def __init__(self, fn: Callable[..., Any], **options: Any):
+    def __init__(self, fn: Callable[..., PyTree], static_argnames: Sequence[str] = ()):
         functools.update_wrapper(self, fn)
-        self._fn, self._options = fn, options
-        self._usual: Any = jax.jit(fn, **options)
+        self._fn, self._static = fn, static_argnames
+        self._usual: Any = jax.jit(fn, static_argnames=static_argnames)
+        _functions.append(self)
 
     @functools.cached_property
     def _quick(self) -> Any:
-        return jax.jit(self._fn, compiler_options=_accepted(), **self._options)
+        return jax.jit(self._fn, compiler_options=_accepted(), static_argnames=self._static)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
         inside = is_traced((args, kwargs))
         return (self._usual if inside or on_accelerator() else self._quick)(*args, **kwargs)
 
@@ -47,15 +49,12 @@ class Compiled:
         self._quick.clear_cache()
 
 
-def compiled(fn: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-    """Return a function that takes traced functions, compiled with the ``options`` of ``jax.jit``."""
-    made = Compiled(fn, **options)
-    _functions.append(made)
-    return made
+compiled = Compiled
+"""The decorator of functions that take traced functions; ``static_argnames`` is as for ``jax.jit``."""
 
 
 @functools.cache
-def _accepted() -> dict[str, Any]:
+def _accepted() -> dict[str, bool | int]:
     """Return the QUICK options that this version of JAX supports and the user has not set."""
     found = {}
     for name, value in QUICK.items():

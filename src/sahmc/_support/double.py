@@ -9,20 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
 from sahmc._support import jax_internals as inside
+from sahmc._support.jax_internals import ArrayType, Atom, Equation, Param, Program, Value
 from sahmc._support.traced import TracedFunction
 
 WIDER = {np.dtype(np.float32): np.dtype(np.float64), np.dtype(np.complex64): np.dtype(np.complex128)}
 """The 32-bit types of real and complex numbers, with their 64-bit equivalents."""
 
 
-def in_double(fn: TracedFunction, position: jax.Array) -> Any:
+def in_double(fn: TracedFunction, position: jax.Array) -> PyTree:
     """Return the value of a traced function at a 64-bit position, computed in 64 bits throughout.
 
     Raises an error, of any kind, if an operation of the program does not work in 64 bits.
@@ -30,30 +31,26 @@ def in_double(fn: TracedFunction, position: jax.Array) -> Any:
     return jax.tree.unflatten(fn.returns, _run(fn.steps.program, *map(_double, fn.consts), position))
 
 
-def _run(program: Any, *values: Any) -> list[Any]:
+def _run(program: Program, *operands: Value) -> list[Value]:
     """Return the results of a program for 64-bit inputs, equation by equation."""
-    given = [*map(_double, inside.constants(program)), *values]
-    known: dict[Any, Any] = dict(zip(inside.inputs(program), given, strict=True))
+    given = [*map(_double, inside.constants(program)), *operands]
+    known: dict[Atom, Value] = dict(zip(inside.inputs(program), given, strict=True))
 
-    def read(atom: Any) -> Any:
+    def read(atom: Atom) -> Value:
         return _double(inside.literal(atom)) if inside.is_literal(atom) else known[atom]
 
     for eqn in inside.equations(program):
-        found = _run_equation(eqn, [read(atom) for atom in eqn.invars])
+        values, called = [read(atom) for atom in eqn.invars], inside.called_program(eqn)
+        if called is None:
+            found = inside.bind(eqn, values, {name: _doubled(value) for name, value in eqn.params.items()})
+        else:
+            found = _run(called, *values)
         _require_double(eqn, found)
         known.update(zip(eqn.outvars, found, strict=True))
     return [read(atom) for atom in inside.outputs(program)]
 
 
-def _run_equation(eqn: Any, values: Sequence[Any]) -> list[Any]:
-    """Return the results of an equation: those of the program it calls, or its own."""
-    called = inside.called_program(eqn)
-    if called is not None:
-        return _run(called, *values)
-    return inside.bind(eqn, values, {name: _doubled(value) for name, value in eqn.params.items()})
-
-
-def _require_double(eqn: Any, found: Sequence[Any]) -> None:
+def _require_double(eqn: Equation, found: Sequence[Value]) -> None:
     """Raise ``TypeError`` unless the results of an equation have the 64-bit equivalents of their 32-bit types."""
     for var, value in zip(eqn.outvars, found, strict=True):
         must = _stand_in(var.aval)
@@ -62,13 +59,13 @@ def _require_double(eqn: Any, found: Sequence[Any]) -> None:
             raise TypeError(f"in 64 bits {eqn.primitive.name} makes numbers of {made} in place of {in_place_of}")
 
 
-def _double(value: Any) -> Any:
+def _double(value: Value) -> Value:
     """Return a 32-bit real or complex array in 64 bits; leave others unchanged."""
     dtype = getattr(value, "dtype", None)
     return jnp.asarray(value, WIDER[dtype]) if dtype in WIDER else value
 
 
-def _doubled(value: Any) -> Any:
+def _doubled(value: Param) -> Param:
     """Return a parameter of an equation with 32-bit types replaced by 64-bit ones, also in nested programs."""
     if inside.is_program(value):
         free = inside.inputs(value)[len(inside.constants(value)) :]
@@ -80,6 +77,6 @@ def _doubled(value: Any) -> Any:
     return inside.retyped(value, WIDER)
 
 
-def _stand_in(aval: Any) -> jax.ShapeDtypeStruct:
+def _stand_in(aval: ArrayType) -> jax.ShapeDtypeStruct:
     """Return a 64-bit placeholder for a variable of a 32-bit program."""
     return jax.ShapeDtypeStruct(aval.shape, inside.retyped(aval.dtype, WIDER))

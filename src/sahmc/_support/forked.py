@@ -21,8 +21,5 @@ def require_not_forked() -> None:
     """
     must = "JAX cannot run in a process that was forked after it had started"
     todo = 'start processes by multiprocessing.get_context("spawn"), or fork before JAX is used'
-    require(not (has_started() and _without_threads()), must, f"process {os.getpid()}, which was", todo)
-
-
-def _without_threads() -> bool:
-    return TASKS.is_dir() and len(list(TASKS.iterdir())) <= threading.active_count()
+    lost = has_started() and TASKS.is_dir() and len(list(TASKS.iterdir())) <= threading.active_count()
+    require(not lost, must, f"process {os.getpid()}, which was", todo)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import ParamSpec, TypeVar
 
 from sahmc._support.validate import nearest
 
-Fn = TypeVar("Fn", bound=Callable[..., Any])
+P = ParamSpec("P")
+R = TypeVar("R")
 
 NAMES: Mapping[str, tuple[str, ...]] = {
     "random_seed": ("seed", "rng_key", "key", "rng", "random_state"),
@@ -29,21 +30,21 @@ NEEDLESS = ("cores", "num_cores", "parallel_chains", "chain_method", "njobs", "n
 """The arguments that are not needed here: all chains run at once."""
 
 
-def with_hints(fn: Fn) -> Fn:
+def with_hints(fn: Callable[P, R]) -> Callable[P, R]:
     """Return a function that suggests the right name for an unknown argument, if it can be guessed."""
     known = inspect.signature(fn).parameters
 
     @functools.wraps(fn)
-    def hinting(*args: Any, **kwargs: Any) -> Any:
+    def hinting(*args: P.args, **kwargs: P.kwargs) -> R:
         for name in kwargs:
             if name not in known:
                 raise TypeError(f"{fn.__name__}() has no argument {name!r}{_hint(name, known)}")
         return fn(*args, **kwargs)
 
-    return hinting  # type: ignore[return-value]
+    return hinting
 
 
-def _hint(name: str, known: Mapping[str, Any]) -> str:
+def _hint(name: str, known: Mapping[str, object]) -> str:
     if name in NEEDLESS:
         return ": all chains run at once, on all cores. Leave it out."
     here = next((own for own, others in NAMES.items() if name in others and own in known), None)

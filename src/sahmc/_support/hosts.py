@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TypeVar
 
 import jax
 import numpy as np
@@ -17,6 +17,8 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from sahmc._support.validate import MOST, is_number, require, require_count
+
+T = TypeVar("T")
 
 HEARTBEAT_SECONDS = 60
 """The default number of seconds after which an unresponsive process counts as lost."""
@@ -131,7 +133,7 @@ def _listening(address: str | None) -> str | None:
         return None
 
 
-def agreed(value: Any) -> Any:
+def agreed(value: T) -> T:
     """Return, in every process, the first process's value, any object that can be pickled."""
     if jax.process_count() == 1:
         return value

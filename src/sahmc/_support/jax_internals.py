@@ -12,11 +12,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeGuard
 
 import jax
 import numpy as np
 from jax.extend import core
+from jaxtyping import PyTree
 
 CALLS = (
     *("jit", "pjit", "eval_jaxpr", "closed_call", "core_call", "remat2", "checkpoint"),
@@ -33,8 +34,21 @@ OUTSIDE = ("callback", "ffi")
 ARRAY_TYPE = type(jax.typeof(np.float32(0)))
 """The class of array types: a shape and a number type."""
 
+Program = core.Jaxpr | core.ClosedJaxpr
+"""A traced program, with or without its constants."""
+Equation = core.JaxprEqn
+"""An operation of a program, with its operands, parameters and results."""
+Atom = core.Var | core.Literal
+"""An operand of an equation: a variable, or a literal number."""
+ArrayType = Any
+"""The type of a variable, with ``shape`` and ``dtype``."""
+Value = Any
+"""The value of a variable: an array of JAX, of NumPy, or of a class that only JAX knows."""
+Param = Any
+"""A parameter of an equation: a program, a type, a number or anything else, also in tuples."""
 
-def make_program(fn: Callable[..., Any], *examples: Any) -> tuple[Any, list[Any], Any]:
+
+def make_program(fn: Callable[..., PyTree], *examples: jax.Array) -> tuple[Program, list[Value], PyTree]:
     """Return ``fn`` as a program without its constants, the constants, and the shapes of its results.
 
     The first inputs of the program are the constants; the others are like ``examples``.
@@ -42,16 +56,16 @@ def make_program(fn: Callable[..., Any], *examples: Any) -> tuple[Any, list[Any]
     closed, shapes = jax.make_jaxpr(fn, return_shape=True)(*examples)
     bare = _bare(closed)
     if bare is closed:
-        bare = closed.replace(constvars=closed.constvars, consts=())
+        bare = closed.replace(constvars=closed.constvars, consts=())  # type: ignore[call-arg]
     return bare, list(closed.consts), shapes
 
 
-def run_program(program: Any, consts: Sequence[Any], *args: Any) -> list[Any]:
+def run_program(program: Program, consts: Sequence[Value], *args: jax.Array) -> list[jax.Array]:
     """Return the results of a program made by ``make_program``."""
-    return list(core.jaxpr_as_fun(core.ClosedJaxpr(program, list(consts)))(*args))
+    return list(core.jaxpr_as_fun(core.ClosedJaxpr(program, list(consts)))(*args))  # type: ignore[arg-type]
 
 
-def remade(program: Any, fn: Callable[..., Any], *examples: Any) -> Any:
+def remade(program: Program, fn: Callable[..., PyTree], *examples: jax.ShapeDtypeStruct) -> Program:
     """Return ``fn`` as a program that can replace ``program`` in an equation."""
     closed = jax.make_jaxpr(fn)(*examples)
     if isinstance(program, core.ClosedJaxpr):
@@ -61,17 +75,17 @@ def remade(program: Any, fn: Callable[..., Any], *examples: Any) -> Any:
     return _bare(closed)
 
 
-def is_traced(values: Any) -> bool:
+def is_traced(values: PyTree) -> bool:
     """Tell whether any array of a pytree belongs to a program that is being traced."""
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
 
 
-def is_program(value: Any) -> bool:
+def is_program(value: Param) -> bool:
     """Tell whether a parameter of an equation is a program."""
     return isinstance(value, (core.Jaxpr, core.ClosedJaxpr))
 
 
-def programs_in(value: Any) -> Iterator[Any]:
+def programs_in(value: Param) -> Iterator[Program]:
     """Yield the programs in a parameter of an equation, including the parameter itself, each before its nested ones."""
     if is_program(value):
         yield value
@@ -84,58 +98,60 @@ def programs_in(value: Any) -> Iterator[Any]:
         yield from programs_in(list(value.params.values()))
 
 
-def inputs(program: Any) -> list[Any]:
+def inputs(program: Program) -> list[core.Var]:
     """Return the input variables of a program: those of its constants, then the others."""
     return [*_bare(program).constvars, *_bare(program).invars]
 
 
-def constants(program: Any) -> list[Any]:
+def constants(program: Program) -> list[Value]:
     """Return the constants of a program, the values of its first inputs."""
     return list(getattr(program, "consts", ()))
 
 
-def equations(program: Any) -> list[Any]:
+def equations(program: Program) -> list[Equation]:
     """Return the equations of a program, in order of execution."""
     return list(_bare(program).eqns)
 
 
-def outputs(program: Any) -> list[Any]:
+def outputs(program: Program) -> list[Atom]:
     """Return the output variables and literals of a program."""
     return list(_bare(program).outvars)
 
 
-def is_literal(atom: Any) -> bool:
+def is_literal(atom: Atom) -> TypeGuard[core.Literal]:
     """Tell whether an operand of an equation is a literal number and not a variable."""
     return isinstance(atom, core.Literal)
 
 
-def literal(atom: Any) -> np.ndarray:
+def literal(atom: core.Literal) -> np.ndarray:
     """Return a literal number of an equation, in its own type."""
-    return np.asarray(atom.val, atom.aval.dtype)
+    own: ArrayType = atom.aval
+    return np.asarray(atom.val, own.dtype)
 
 
-def called_program(eqn: Any) -> Any:
+def called_program(eqn: Equation) -> Program | None:
     """Return the program that an equation runs on its operands; None for a primitive operation."""
     if eqn.primitive.name == HIGH:
-        examples = [jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype) for atom in eqn.invars]
-        with jax.enable_x64(any(atom.aval.dtype in WIDE for atom in (*eqn.invars, *eqn.outvars))):
+        types: list[ArrayType] = [atom.aval for atom in (*eqn.invars, *eqn.outvars)]
+        examples = [jax.ShapeDtypeStruct(one.shape, one.dtype) for one in types[: len(eqn.invars)]]
+        with jax.enable_x64(any(one.dtype in WIDE for one in types)):
             return jax.make_jaxpr(lambda *args: eqn.primitive.to_lojax(*args, **eqn.params))(*examples)
     inside = [value for value in eqn.params.values() if is_program(value)]
     return inside[0] if eqn.primitive.name in CALLS and len(inside) == 1 else None
 
 
-def bind(eqn: Any, values: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+def bind(eqn: Equation, values: Sequence[Value], params: dict[str, Param]) -> list[Value]:
     """Return the results of an equation for other operands and parameters than its own."""
     found = eqn.primitive.bind(*values, **params)
     return list(found) if eqn.primitive.multiple_results else [found]
 
 
-def calls_out(eqn: Any) -> bool:
+def calls_out(eqn: Equation) -> bool:
     """Tell whether an equation calls a function outside JAX."""
     return any(part in eqn.primitive.name for part in OUTSIDE)
 
 
-def retyped(value: Any, types: Mapping[Any, Any]) -> Any:
+def retyped(value: Param, types: Mapping[np.dtype, np.dtype]) -> Param:
     """Return a parameter with its number type, or that of its array type, replaced; ``types`` maps old to new."""
     for old, new in types.items():
         if isinstance(value, (np.dtype, type)) and value == old:
@@ -159,6 +175,6 @@ def look_for_cache_again() -> None:
         compilation_cache.reset_cache()
 
 
-def _bare(program: Any) -> Any:
+def _bare(program: Program) -> core.Jaxpr:
     """Return the part of a program with its equations: up to JAX 0.10 all but the constants, later all of it."""
-    return getattr(program, "jaxpr", program)
+    return getattr(program, "jaxpr", program)  # type: ignore[arg-type]

@@ -7,10 +7,11 @@ written out here so that it compiles into one loop with the code that uses it.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Key, UInt32
 
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
@@ -54,7 +55,7 @@ class Noise(NamedTuple):
 
 
 def make_noise(
-    keys: Key[Array, "*moves"], chains: int, dim: int, uniforms: int, shared: int, dtype: Any, first: int | Array
+    keys: Key[Array, "*moves"], chains: int, dim: int, uniforms: int, shared: int, dtype: DTypeLike, first: int | Array
 ) -> Noise:
     """Return the noise of one or many moves, from their keys, for ``chains`` chains starting at index ``first``.
 

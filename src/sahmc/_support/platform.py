@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool
+from jax.typing import ArrayLike, DTypeLike
+from jaxtyping import Array, Bool, PyTree
 
 
 def on_accelerator() -> bool:
@@ -22,12 +22,12 @@ def on_accelerator() -> bool:
     return platform != "cpu"
 
 
-def placed(values: Any, dtype: Any = None) -> jax.Array:
+def placed(values: ArrayLike | Sequence[float], dtype: DTypeLike | None = None) -> jax.Array:
     """Return an array on the default device. Unlike ``jnp.asarray``, this compiles no program for each shape."""
     return jax.device_put(np.asarray(values, dtype))
 
 
-def when(condition: Bool[Array, ""] | bool, make: Callable[[], Any], otherwise: Any) -> Any:
+def when(condition: Bool[Array, ""] | bool, make: Callable[[], PyTree], otherwise: PyTree) -> PyTree:
     """Return ``make()`` if the condition holds, otherwise ``otherwise``, without calling ``make``.
 
     An accelerator computes both, which costs less than waiting for the condition.

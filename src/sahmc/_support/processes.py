@@ -6,20 +6,20 @@
 from __future__ import annotations
 
 import os
+import pickle
 import queue
 import signal
-import struct
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, BinaryIO
+from types import TracebackType
+from typing import IO, Any
 
 import cloudpickle
 
-SIZE = struct.Struct("<Q")
-"""The format of the message size, which precedes each message."""
 ALONE = {"JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 """The settings that keep a process on its core."""
 KILLED = -9
@@ -37,7 +37,7 @@ class Processes(Executor):
         self._threads = ThreadPoolExecutor(num)
         self._lock, self._closed = threading.Lock(), False
 
-    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+    def submit(self, fn: Callable[..., Any], /, *args: object, **kwargs: object) -> Future[Any]:
         """Let the next idle process make a call, and return its future outcome."""
         return self._threads.submit(self._ask, cloudpickle.dumps((fn, args, kwargs)))
 
@@ -52,7 +52,9 @@ class Processes(Executor):
         for worker in self._workers:
             _end(worker)
 
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         failed = kind is not None
         self.shutdown(wait=not failed, cancel_futures=failed)
 
@@ -138,17 +140,15 @@ def portable(error: Exception) -> Exception:
     return error
 
 
-def _send(stream: BinaryIO | Any, message: bytes) -> None:
-    """Write a message, preceded by its size."""
-    stream.write(SIZE.pack(len(message)) + message)
+def _send(stream: IO[bytes], message: bytes) -> None:
+    """Write a message, as a pickle: its end can be told."""
+    pickle.dump(message, stream)
     stream.flush()
 
 
-def _receive(stream: BinaryIO | Any) -> bytes | None:
+def _receive(stream: IO[bytes]) -> bytes | None:
     """Return the next message; None if the other side has closed."""
-    head = stream.read(SIZE.size)
-    if len(head) < SIZE.size:
+    try:
+        return pickle.load(stream)
+    except (EOFError, pickle.UnpicklingError):
         return None
-    size = SIZE.unpack(head)[0]
-    message = stream.read(size)
-    return message if len(message) == size else None

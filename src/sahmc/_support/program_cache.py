@@ -32,8 +32,8 @@ def keep_programs() -> Path | None:
     A folder that the user has set in JAX stays in use. Ours has a subfolder for each kind of processor and version of
     JAX, because a program compiled for another processor may not run. If our folder is not writable, none is used.
     """
-    asked = os.environ.get(SWITCH, "")
-    if asked.lower() == "off" or getattr(jax.config, FOLDER) is not None or not _enabled():
+    asked, enabled = os.environ.get(SWITCH, ""), getattr(jax.config, "jax_enable_compilation_cache", True)
+    if asked.lower() == "off" or getattr(jax.config, FOLDER) is not None or not enabled:
         return None
     root = Path(asked) if asked else _user_cache() / "sahmc"
     folder = root / f"jax-{jax.__version__}-{_processor()}"
@@ -49,11 +49,6 @@ def keep_programs() -> Path | None:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # small ones too: there are many
     look_for_cache_again()  # JAX checks only once, at the first program, whether there is a folder
     return folder
-
-
-def _enabled() -> bool:
-    """Tell whether JAX's cache is enabled: the user has not switched it off."""
-    return bool(getattr(jax.config, "jax_enable_compilation_cache", True))
 
 
 def _user_cache() -> Path:

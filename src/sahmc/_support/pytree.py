@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, dataclass_transform
 
 import jax
+from jaxtyping import PyTree
 
 T = TypeVar("T")
 
@@ -19,7 +20,7 @@ def static(**kwargs: Any) -> Any:
     return dataclasses.field(metadata={"static": True}, **kwargs)
 
 
-def converted(converter: Callable[[Any], Any], **kwargs: Any) -> Any:
+def converted(converter: Callable[[Any], object], **kwargs: Any) -> Any:
     """Declare a field whose value is checked and converted when the user builds the object.
 
     ``converter`` takes the user's value, raises ``ValueError`` if it is invalid, and returns the value to store. It
@@ -43,10 +44,10 @@ def strategy(cls: type[T]) -> type[T]:
     data = [f.name for f in fields if not f.metadata.get("static")]
     meta = [f.name for f in fields if f.metadata.get("static")]
 
-    def flatten(obj: T) -> tuple[list[Any], tuple[Any, ...]]:
+    def flatten(obj: T) -> tuple[list[PyTree], tuple[object, ...]]:
         return [getattr(obj, n) for n in data], tuple(getattr(obj, n) for n in meta)
 
-    def unflatten(aux: tuple[Any, ...], leaves: Any) -> T:
+    def unflatten(aux: tuple[object, ...], leaves: Iterable[PyTree]) -> T:
         return assembled(cls, dict([*zip(data, leaves, strict=True), *zip(meta, aux, strict=True)]))
 
     jax.tree_util.register_pytree_node(cls, flatten, unflatten)
@@ -66,7 +67,7 @@ def _converting(check: Callable[[Any], None] | None) -> Callable[[Any], None]:
     return post_init
 
 
-def updated(obj: T, **changes: Any) -> T:
+def updated(obj: T, **changes: object) -> T:
     """Return a copy of a strategy with some fields changed, without any check.
 
     This is for traced values, which cannot be checked; elsewhere use ``dataclasses.replace``.
@@ -75,7 +76,7 @@ def updated(obj: T, **changes: Any) -> T:
     return assembled(type(obj), {**fields, **changes})
 
 
-def assembled(cls: type[T], fields: dict[str, Any]) -> T:
+def assembled(cls: type[T], fields: Mapping[str, object]) -> T:
     """Return an object with these fields, without calling its ``__init__``."""
     obj = object.__new__(cls)
     for name, value in fields.items():

@@ -1,9 +1,9 @@
-"""Classes by their names for users, imported on first use."""
+"""Names for users, and the objects behind them, which are imported on first use."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 
@@ -28,3 +28,20 @@ class Registry(Mapping[str, Any]):
 
     def __contains__(self, name: object) -> bool:
         return name in self._homes
+
+
+_finders: list[Callable[[str], Any]] = []
+
+
+def open_with(find: Callable[[str], Any]) -> None:
+    """Register the function that looks up a public name of the library.
+
+    The package imports every public name on first use. So a result can plot itself, although ``results`` does not
+    import ``plots``.
+    """
+    _finders[:] = [find]
+
+
+def public(name: str) -> Any:
+    """Return the object behind a public name of the library."""
+    return _finders[0](name)

@@ -33,14 +33,10 @@ class Table:
 
     def __str__(self) -> str:
         fitted = self.fitted()
-        widths = fitted._widths()
-        head = [fitted.corner, *fitted.columns]
-        lines = [head, *([name, *row] for name, row in zip(fitted.names, fitted.rows, strict=True))]
+        first, *others = fitted._widths()
         return "\n".join(
-            "  ".join(
-                [line[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True))]
-            ).rstrip()
-            for line in lines
+            "  ".join([name.ljust(first), *(c.rjust(w) for c, w in zip(row, others, strict=True))]).rstrip()
+            for name, *row in fitted._lines()
         )
 
     @property
@@ -48,9 +44,12 @@ class Table:
         """The number of characters in its longest line, without fitting."""
         return sum(self._widths()) + 2 * len(self.columns)
 
+    def _lines(self) -> list[list[str]]:
+        """Return the headings and the rows, each with its name."""
+        return [[self.corner, *self.columns], *([name, *row] for name, row in zip(self.names, self.rows, strict=True))]
+
     def _widths(self) -> list[int]:
-        lines = [[self.corner, *self.columns], *([name, *row] for name, row in zip(self.names, self.rows, strict=True))]
-        return [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+        return [max(map(len, column)) for column in zip(*self._lines(), strict=True)]
 
     def fitted(self, width: int = WIDTH) -> Table:
         """Return the table no wider than ``width``: if names lack room, spare columns go first, then names are cut."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TypeVar
 
+R = TypeVar("R")
 MOST_THREADS = 16
 """The maximum number of threads."""
 
 
-def in_threads(fn: Callable[..., Any], items: Iterable[tuple[Any, ...]]) -> list[Any]:
+def in_threads(fn: Callable[..., R], items: Iterable[tuple[object, ...]]) -> list[R]:
     """Return the results of a function for each tuple of arguments, in order; calls may run in parallel."""
     calls = list(items)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

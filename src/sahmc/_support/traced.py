@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from functools import lru_cache
-from typing import Any
 
 import jax
 from jax.tree_util import PyTreeDef
+from jaxtyping import PyTree
 
 from sahmc._support import jax_internals as inside
+from sahmc._support.jax_internals import ArrayType, Atom, Param, Program, Value
 from sahmc._support.platform import placed
 from sahmc._support.pytree import static, strategy
 
@@ -22,14 +23,14 @@ class TracedFunction:
     even on other data. Every run traces the function again, so changes of the data between runs are seen.
     """
 
-    consts: list[Any]
+    consts: list[jax.Array]
     """The arrays that the function uses besides its argument, such as data."""
     steps: _Steps = static()
     """The operations."""
     returns: PyTreeDef = static()
     """The pytree structure of the function's results."""
 
-    def constants(self) -> list[Any]:
+    def constants(self) -> list[Value]:
         """Return all arrays that the function uses besides its argument, including those in a nested ``jit``."""
         programs = inside.programs_in(self.steps.program)
         return [*self.consts, *(c for each in programs for c in (*inside.constants(each), *_literals(each)))]
@@ -41,16 +42,16 @@ class TracedFunction:
         return any(inside.calls_out(eqn) for each in programs for eqn in inside.equations(each))
 
     @property
-    def argument(self) -> Any:
+    def argument(self) -> ArrayType:
         """The shape and type of the argument."""
         return inside.inputs(self.steps.program)[-1].aval
 
-    def __call__(self, position: jax.Array) -> Any:
+    def __call__(self, position: jax.Array) -> PyTree:
         """Return the value of the function."""
         return jax.tree.unflatten(self.returns, inside.run_program(self.steps.program, self.consts, position))
 
 
-def trace(fn: Callable[[jax.Array], Any], example: jax.Array) -> TracedFunction:
+def trace(fn: Callable[[jax.Array], PyTree], example: jax.Array) -> TracedFunction:
     """Return ``fn`` as a program, by calling it once on a placeholder for the array ``example``."""
     program, consts, shapes = inside.make_program(fn, example)
     consts = [c if isinstance(c, jax.Array) else placed(c) for c in consts]
@@ -60,7 +61,7 @@ def trace(fn: Callable[[jax.Array], Any], example: jax.Array) -> TracedFunction:
 class _Steps:
     """A program without its constants; two of them are equal if they have the same operations."""
 
-    def __init__(self, program: Any):
+    def __init__(self, program: Program):
         self.program = program
         self.key = _describe(program)
         self.hash = hash(self.key)
@@ -81,16 +82,16 @@ def _interned(steps: _Steps) -> _Steps:
     return steps
 
 
-def _literals(program: Any) -> list[Any]:
+def _literals(program: Program) -> list[Value]:
     """Return the literal numbers in the equations of a program."""
     return [atom.val for eqn in inside.equations(program) for atom in eqn.invars if inside.is_literal(atom)]
 
 
-def _describe(program: Any) -> Hashable:
+def _describe(program: Program) -> Hashable:
     """Describe every equation with its parameters, with variables numbered in order of appearance."""
-    number: dict[Any, int] = {}
+    number: dict[Atom, int] = {}
 
-    def name(atom: Any) -> Hashable:
+    def name(atom: Atom) -> Hashable:
         if inside.is_literal(atom):
             return str(atom.aval), inside.literal(atom).tobytes()
         return number.setdefault(atom, len(number)), str(atom.aval)
@@ -102,7 +103,7 @@ def _describe(program: Any) -> Hashable:
     return (*rows, tuple(map(name, inside.outputs(program))))
 
 
-def _describe_param(value: Any) -> Hashable:
+def _describe_param(value: Param) -> Hashable:
     """Describe a parameter of an equation, which may itself be a program."""
     if inside.is_program(value):
         return _describe(value), tuple(map(_describe_param, inside.constants(value)))
@@ -118,7 +119,7 @@ def _describe_param(value: Any) -> Hashable:
 class _Kept:
     """A parameter compared by its own equality and type: 1, 1.0 and True all differ."""
 
-    def __init__(self, value: Any):
+    def __init__(self, value: Param):
         self.value = value
 
     def __hash__(self) -> int:

@@ -16,11 +16,13 @@ import numpy as np
 if TYPE_CHECKING:
     import jax
 
+Given = Any
+"""A value as the user gave it, which may be anything, or what a converter made of it."""
 MOST = 2**31 - 1
 """The limit on the number of moves and all other counts, which are held in 32 bits."""
 
 
-def require(holds: Any, must: str, given: Any, todo: str) -> None:
+def require(holds: object, must: str, given: object, todo: str) -> None:
     """Raise ``ValueError`` unless ``holds``.
 
     The message says what ``must`` hold, what was ``given`` instead and, after "To fix it,", what ``todo``.
@@ -29,7 +31,7 @@ def require(holds: Any, must: str, given: Any, todo: str) -> None:
         raise ValueError(f"{must}; got {given!r}. To fix it, {todo}.")
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: Given) -> bool:
     """Tell whether a value is a single real, finite number and not a boolean."""
     real = isinstance(value, (int, float)) or (hasattr(value, "dtype") and getattr(value, "shape", None) == ())
     if not real or isinstance(value, (bool, np.bool_, np.str_, np.bytes_)):
@@ -40,7 +42,7 @@ def is_number(value: Any) -> bool:
         return False
 
 
-def as_numbers(value: Any, must: str, todo: str) -> np.ndarray:
+def as_numbers(value: object, must: str, todo: str) -> np.ndarray:
     """Return numbers as a float array, or raise ``ValueError``; ``must`` and ``todo`` are as for ``require``."""
     try:
         return np.asarray(value, dtype=float)
@@ -48,7 +50,7 @@ def as_numbers(value: Any, must: str, todo: str) -> np.ndarray:
         raise ValueError(f"{must}; got {value!r}. To fix it, {todo}.") from None
 
 
-def as_array(value: Any, must: str, todo: str) -> jax.Array:
+def as_array(value: object, must: str, todo: str) -> jax.Array:
     """Return numbers as a JAX array, traced ones unchanged; see ``as_numbers``."""
     import jax
     import jax.numpy as jnp
@@ -58,14 +60,14 @@ def as_array(value: Any, must: str, todo: str) -> jax.Array:
     return jnp.asarray(as_numbers(value, must, todo))
 
 
-def as_path(value: Any, name: str) -> Path:
+def as_path(value: Given, name: str) -> Path:
     """Return the value of the argument ``name`` as a path, or raise ``ValueError`` if it is not one."""
     ok = isinstance(value, (str, PathLike)) and bool(str(value))
     require(ok, f"{name} must be the path of a file or folder", value, f'pass {name}="run" or a Path')
     return Path(value)
 
 
-def as_new_file(value: Any, overwrite: Any) -> Path:
+def as_new_file(value: object, overwrite: object) -> Path:
     """Return the path of a new file, or raise ``ValueError`` if it cannot be written.
 
     Its folder must exist and be writable, and an existing file is replaced only if ``overwrite``.
@@ -87,12 +89,12 @@ def require_writable(folder: Path) -> None:
     require(ok, must, f"{nearest}, which cannot", "choose another, or change its permissions")
 
 
-def require_flag(value: Any, name: str) -> None:
+def require_flag(value: object, name: str) -> None:
     """Raise ``ValueError`` unless the value of the argument ``name`` is True or False."""
     require(isinstance(value, bool), f"{name} must be True or False", value, "pass one of these")
 
 
-def require_function(value: Any, name: str, of: str) -> None:
+def require_function(value: object, name: str, of: str) -> None:
     """Raise ``ValueError`` unless the value of the argument ``name`` is None or a function; ``of`` says of what."""
     ok = value is None or callable(value)
     require(ok, f"{name} must be a function of {of}, or None", value, "pass a function")
@@ -104,7 +106,7 @@ def require_library(name: str, extra: str | None = None) -> None:
     require(have, f"{name} must be installed", "it is not", f"run: pip install 'sahmc[{extra or name}]'")
 
 
-def require_known(name: Any, known: Collection[str], what: str) -> None:
+def require_known(name: object, known: Collection[str], what: str) -> None:
     """Raise ``ValueError`` unless ``name`` is one of the ``known`` names for the argument ``what``."""
     names = ", ".join(repr(k) for k in sorted(known))
     have = isinstance(name, str) and name in known
@@ -122,7 +124,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return lower[found[0]] if found else None
 
 
-def require_count(value: Any, name: str, least: int = 1) -> None:
+def require_count(value: Given, name: str, least: int = 1) -> None:
     """Raise ``ValueError`` unless the value of the argument ``name`` is a whole number of at least ``least``.
 
     All counts are held in 32 bits.
@@ -135,13 +137,13 @@ def require_count(value: Any, name: str, least: int = 1) -> None:
     require(value < MOST, f"{name} must be less than {MOST:,}", value, f"lower {name}")
 
 
-def require_seed(value: Any, name: str) -> None:
+def require_seed(value: object, name: str) -> None:
     """Raise ``ValueError`` unless the value of the argument ``name`` is a whole number that can seed NumPy and JAX."""
     ok = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and 0 <= value < 2**63
     require(ok, f"{name} must be an int of 0 to 2**63 - 1", value, f"pass {name}=0, say")
 
 
-def as_rng(value: Any, name: str) -> np.random.Generator:
+def as_rng(value: Given, name: str) -> np.random.Generator:
     """Return a NumPy generator seeded by the value of the argument ``name``, or raise ``ValueError``."""
     try:
         return np.random.default_rng(value)
@@ -150,7 +152,7 @@ def as_rng(value: Any, name: str) -> np.random.Generator:
         raise
 
 
-def require_mapping(value: Any, name: str, example: str) -> None:
+def require_mapping(value: object, name: str, example: str) -> None:
     """Raise ``ValueError`` unless the value of the argument ``name`` is None or a dict, such as ``example``."""
     ok = value is None or isinstance(value, Mapping)
     require(ok, f"{name} must be a dict", value, f"pass {name}={example}")

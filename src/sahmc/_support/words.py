@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from typing import Any
+
+import numpy as np
 
 WIDTH = 80
 """The line width, in characters, that every terminal has."""
 
 
-def counted(number: Any, noun: str) -> str:
+def counted(number: int | np.integer, noun: str) -> str:
     """Return "no chains", "1 chain", "2 chains" and so on."""
     return f"{f'{number:,}' if number else 'no'} {noun}{'' if number == 1 else 's'}"
 

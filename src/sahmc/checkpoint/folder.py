@@ -6,7 +6,7 @@ import json
 import pickle
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import cloudpickle
 import jax
@@ -25,6 +25,13 @@ AGAIN = "call sahmc.sample again, with the same arguments and this checkpoint"
 """The advice if the stored arguments cannot be used."""
 
 
+class About(TypedDict):
+    """The identity of a run, and the recorded form of its seed."""
+
+    identity: dict[str, object]
+    seed: int | list[int]
+
+
 def stored_arguments(checkpoint: str | Path) -> dict[str, Any]:
     """Return the arguments of ``sample`` that started the run in a folder, or raise ``ValueError``.
 
@@ -41,7 +48,7 @@ def stored_arguments(checkpoint: str | Path) -> dict[str, Any]:
         raise ValueError(f"the stored model cannot be loaded here: {error!r}. To fix it, {AGAIN}.") from error
 
 
-def recorded(checkpoint: str | Path) -> dict[str, Any] | None:
+def recorded(checkpoint: str | Path) -> About | None:
     """Return the identity and seed of the run in a folder, or None if it holds no run yet.
 
     Raises ``ValueError`` for a folder with other files, a damaged run, or a folder that is not writable. Of several
@@ -54,7 +61,7 @@ def recorded(checkpoint: str | Path) -> dict[str, Any] | None:
     return about
 
 
-def _run_in(path: Path) -> dict[str, Any] | None:
+def _run_in(path: Path) -> About | None:
     """Return the record of the run in a folder, or None; raise ``ValueError`` if the folder holds something else."""
     try:
         text = (path / RUN).read_text()
@@ -94,7 +101,10 @@ def _run_in(path: Path) -> dict[str, Any] | None:
 
 
 def open_journal(
-    checkpoint: str | Path | None, identity: Callable[[], Mapping[str, Any]], seed: Any, arguments: Mapping[str, Any]
+    checkpoint: str | Path | None,
+    identity: Callable[[], Mapping[str, object]],
+    seed: int | list[int],
+    arguments: Mapping[str, object],
 ) -> Journal:
     """Return the journal of a run: in memory without a ``checkpoint``, otherwise in that folder.
 
@@ -119,7 +129,7 @@ def open_journal(
 
 
 def open_checkpoint(
-    checkpoint: str | Path, identity: Mapping[str, Any], seed: Any, arguments: Mapping[str, Any]
+    checkpoint: str | Path, identity: Mapping[str, object], seed: int | list[int], arguments: Mapping[str, object]
 ) -> DiskJournal:
     """Return the journal of a run in a folder, new or resumed.
 
@@ -166,7 +176,7 @@ def _make(path: Path) -> None:
         raise ValueError(f"{must}. To fix it, choose another folder.") from error
 
 
-def _begin(path: Path, identity: Mapping[str, Any], seed: Any, arguments: Mapping[str, Any]) -> None:
+def _begin(path: Path, identity: Mapping[str, object], seed: int | list[int], arguments: Mapping[str, object]) -> None:
     """Write the identity, seed and arguments of a new run to its folder."""
     try:
         write_whole(path / CALL, sealed(cloudpickle.dumps({**arguments, "random_seed": seed})))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -29,7 +28,7 @@ HASHED = {
 """The parts that are compared by checksum, with their names in messages."""
 
 
-def different(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]:
+def different(theirs: Mapping[str, object], ours: Mapping[str, object]) -> list[str]:
     """Return the differences between two identities as text; ``theirs`` is that of a checkpoint."""
     ours = json.loads(json.dumps(ours))
     names = [name for name in {**theirs, **ours} if theirs.get(name) != ours.get(name)]
@@ -43,7 +42,7 @@ def different(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def require_one_run(ours: Mapping[str, Any]) -> None:
+def require_one_run(ours: Mapping[str, object]) -> None:
     """Raise ``ValueError`` in all processes unless all have the same identity; ``ours`` is this process's.
 
     Chains of all processes learn together. If their data differed, no process would sample its own posterior.
@@ -60,6 +59,6 @@ def require_one_run(ours: Mapping[str, Any]) -> None:
     )
 
 
-def digest(identity: Mapping[str, Any]) -> str:
+def digest(identity: Mapping[str, object]) -> str:
     """Return the checksum of an identity, which every file of the run carries."""
     return hashlib.blake2b(json.dumps(identity, sort_keys=True).encode(), digest_size=DIGEST_BYTES).hexdigest()

@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import PyTreeDef
+from jaxtyping import PyTree
 
 from sahmc._support.sealed_files import DIGEST_BYTES, sealed, told_of_space, unsealed, write_whole
 from sahmc._support.validate import require
@@ -61,7 +62,7 @@ class StageProgress(NamedTuple):
 
     moves: int
     """The number of moves made."""
-    state: Any
+    state: PyTree
     """The state of the run after these moves, a pytree of arrays."""
     visits: np.ndarray
     """The visits to each region."""
@@ -102,15 +103,15 @@ class Journal:
         ``structure`` is the pytree structure of its draws, and ``rows`` is the number of draws to store.
         """
         self.so_far = so_far
-        self._parts: list[Any] = []
+        self._parts: list[PyTree] = []
         return so_far
 
-    def reopen(self, so_far: StageProgress, draws: Any, rows: int) -> StageProgress:
+    def reopen(self, so_far: StageProgress, draws: PyTree, rows: int) -> StageProgress:
         """Go on with the last stage, which ended at ``so_far`` with ``draws``, until ``rows`` draws are stored."""
         self.so_far, self._parts = so_far, [draws]
         return so_far
 
-    def add(self, so_far: StageProgress, draws: Any) -> None:
+    def add(self, so_far: StageProgress, draws: PyTree) -> None:
         """Record the stage's new progress.
 
         ``draws`` are those made since the last record, a pytree of arrays (draw, chain, ...), or None.
@@ -122,7 +123,7 @@ class Journal:
     def end(self) -> None:
         """End the stage, for good or for now."""
 
-    def draws(self) -> Any:
+    def draws(self) -> PyTree:
         """Return the draws of the stage, a pytree of arrays (draw, chain, ...); None if there are none."""
         if not self.so_far.rows:
             return None
@@ -136,7 +137,7 @@ class Journal:
     def write_result(self, content: bytes) -> None:
         """Write the result of a complete run; a journal in memory has no need to."""
 
-    def drawn(self, stage: int, structure: PyTreeDef) -> Any:
+    def drawn(self, stage: int, structure: PyTreeDef) -> PyTree:
         """Return the draws of a stage of a complete run, as ``draws`` does; None if they are not here."""
         return None
 
@@ -184,7 +185,7 @@ class DiskJournal(Journal):
         self._planned = rows
         self._stem = self._folder / f"{self._stage:03d}-{name}"
         self._structure, self._hash = structure, hashlib.blake2b(digest_size=DIGEST_BYTES)
-        self._dtype: Any = None
+        self._dtype: np.dtype | None = None
         known = self._recall(so_far)
         if known is None:
             self._lock.require_writable()
@@ -202,12 +203,12 @@ class DiskJournal(Journal):
         self._noted = self.so_far.moves if known else -1
         return self.so_far
 
-    def reopen(self, so_far: StageProgress, draws: Any, rows: int) -> StageProgress:
+    def reopen(self, so_far: StageProgress, draws: PyTree, rows: int) -> StageProgress:
         """Go on with the last stage from its record on disk."""
         self._stage -= 1
         return self.begin(self._name, so_far, self._structure, rows)
 
-    def add(self, so_far: StageProgress, draws: Any) -> None:
+    def add(self, so_far: StageProgress, draws: PyTree) -> None:
         """Record the stage's new progress: write any new ``draws`` at once, and the state every few seconds."""
         self._lock.require_writable()
         running = self._hash.copy()  # Ctrl-C may come at any point: rows count once hash and so_far agree
@@ -216,7 +217,7 @@ class DiskJournal(Journal):
             if self._dtype is None:
                 fields = [(f"f{i}", leaf.dtype, leaf.shape[1:]) for i, leaf in enumerate(leaves)]
                 self._dtype = np.dtype(fields, align=True)
-            rows: Any = np.zeros(len(leaves[0]), self._dtype)
+            rows = np.zeros(len(leaves[0]), self._dtype)
             for i, leaf in enumerate(leaves):
                 rows[f"f{i}"] = leaf
             assert self._rows is not None
@@ -236,13 +237,15 @@ class DiskJournal(Journal):
             self._rows.close()
             self._rows = None
 
-    def draws(self) -> Any:
+    def draws(self) -> PyTree:
         """Return the draws of the stage, a pytree of arrays (draw, chain, ...) left on disk; None if there are none."""
         if not self.so_far.rows:
             return None
-        if self._logged is not None:
-            return columns(self._logged.rows, self._structure)
-        return columns(mapped(self._stem, self._dtype, self.so_far.rows), self._structure)
+        rows = None if self._logged is None else self._logged.rows
+        if rows is None:
+            assert self._dtype is not None
+            rows = mapped(self._stem, self._dtype, self.so_far.rows)
+        return columns(rows, self._structure)
 
     @property
     def stage(self) -> int:
@@ -261,7 +264,7 @@ class DiskJournal(Journal):
             with told_of_space(self._folder, len(content), "make space and call sample or resume again"):
                 write_whole(self._folder / RESULT, sealed(self._run.encode() + content))
 
-    def drawn(self, stage: int, structure: PyTreeDef) -> Any:
+    def drawn(self, stage: int, structure: PyTreeDef) -> PyTree:
         """Return the draws of a stage of a complete run, which stay on disk; None if they are damaged or missing."""
         stem = self._folder / f"{stage:03d}-{DRAWS}"
         found = read_stage(stem)

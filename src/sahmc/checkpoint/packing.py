@@ -18,13 +18,14 @@ from sahmc.results.warmup_record import Climb, LearntReference, Pilot, Rung, Sea
 from sahmc.tilt import TILTS
 from sahmc.tilt.partition import EnergyPartition, TemperatureLadder
 
-RECORDS = (Counts, Finding, ModeAssignment, ThetaRecord, ThetaTrace)
-"""The classes of the records of a run."""
-WARMUP = (Climb, LearntReference, Pilot, Rung, SearchPower, WarmupRecord)
-"""The classes of the record of the warm-up."""
+RECORDS = (
+    *(Counts, Finding, ModeAssignment, ThetaRecord, ThetaTrace),
+    *(Climb, LearntReference, Pilot, Rung, SearchPower, WarmupRecord),
+)
+"""The classes of the records of a run and of its warm-up."""
 
 
-def pack(value: Any) -> bytes:
+def pack(value: object) -> bytes:
     """Return a value as bytes: numbers, text, arrays and records, nested in dicts, lists and tuples.
 
     Raise ``TypeError`` for anything else.
@@ -46,11 +47,10 @@ def unpack(content: bytes) -> Any:
 
 def _kinds() -> dict[str, type]:
     """Return the known classes, by name."""
-    strategies = (EnergyPartition, TemperatureLadder, *TILTS.values())
-    return {kind.__name__: kind for kind in (*RECORDS, *WARMUP, *strategies)}
+    return {kind.__name__: kind for kind in (*RECORDS, EnergyPartition, TemperatureLadder, *TILTS.values())}
 
 
-def _described(value: Any, arrays: list[np.ndarray]) -> Any:
+def _described(value: Any, arrays: list[np.ndarray]) -> object:
     """Return a value in a form that fits JSON, with its arrays appended to ``arrays``."""
     if value is None or type(value) in (bool, int, float, str):
         return value
@@ -72,15 +72,14 @@ def _described(value: Any, arrays: list[np.ndarray]) -> Any:
     return {"kind": kind.__name__, "of": {name: _described(getattr(value, name), arrays) for name in names}}
 
 
-def _restored(plain: Any, arrays: list[np.ndarray], kinds: Mapping[str, type]) -> Any:
+def _restored(plain: object, arrays: list[np.ndarray], kinds: Mapping[str, type]) -> object:
     """Return the value that ``_described`` described; ``kinds`` are the known classes."""
     if not isinstance(plain, dict):
         return plain
     if "kind" in plain:
         kind: Any = kinds[plain["kind"]]
         fields = {name: _restored(item, arrays, kinds) for name, item in plain["of"].items()}
-        known = (*RECORDS, *WARMUP)
-        return kind(**fields) if kind in known else assembled(kind, fields)
+        return kind(**fields) if kind in RECORDS else assembled(kind, fields)
     what, content = next(iter(plain.items()))
     if what == "dict":
         return {key: _restored(item, arrays, kinds) for key, item in content}

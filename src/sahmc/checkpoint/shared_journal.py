@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import numpy as np
 from jax.tree_util import PyTreeDef
+from jaxtyping import PyTree
 
 from sahmc._support.hosts import agreed
 from sahmc.checkpoint.journal import Goal, Journal, StageProgress
@@ -36,7 +35,7 @@ class SharedJournal(Journal):
                 self._kept.add(known, draws)
         return known
 
-    def reopen(self, so_far: StageProgress, draws: Any, rows: int) -> StageProgress:
+    def reopen(self, so_far: StageProgress, draws: PyTree, rows: int) -> StageProgress:
         """Go on with the last stage, which all processes have reached."""
         return self._kept.reopen(so_far, draws, rows)
 
@@ -45,7 +44,7 @@ class SharedJournal(Journal):
         """The progress of the stage."""
         return self._kept.so_far
 
-    def add(self, so_far: StageProgress, draws: Any) -> None:
+    def add(self, so_far: StageProgress, draws: PyTree) -> None:
         """Record the stage's new progress."""
         self._kept.add(so_far, draws)
 
@@ -53,7 +52,7 @@ class SharedJournal(Journal):
         """End the stage."""
         self._kept.end()
 
-    def draws(self) -> Any:
+    def draws(self) -> PyTree:
         """Return the draws of the stage."""
         return self._kept.draws()
 

@@ -11,11 +11,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 from jax.tree_util import PyTreeDef
+from jaxtyping import PyTree
 
 from sahmc._support.sealed_files import DIGEST_BYTES, unsealed
-
-READ_BYTES = 2**24
-"""The number of bytes of a file that are read at once."""
 
 
 class Stage(NamedTuple):
@@ -65,12 +63,12 @@ def mapped(stem: Path, dtype: np.dtype, rows: int) -> np.ndarray:
     return np.memmap(stem.with_suffix(".rows"), dtype, "r", shape=rows)
 
 
-def columns(rows: Any, structure: PyTreeDef) -> Any:
+def columns(rows: np.ndarray, structure: PyTreeDef) -> PyTree:
     """Return rows as a pytree of arrays."""
-    return jax.tree.unflatten(structure, [rows[name] for name in rows.dtype.names])
+    return jax.tree.unflatten(structure, [rows[name] for name in rows.dtype.names or ()])
 
 
-def _tuples(description: Any) -> Any:
+def _tuples(description: list[list]) -> list[tuple]:
     """Turn the lists in the description of a type back into tuples, which JSON lacks."""
     return [(name, kind, tuple(shape)) for name, kind, *rest in description for shape in (rest or [()])]
 
@@ -79,10 +77,5 @@ def _hash_of(path: Path, size: int) -> hashlib.blake2b | None:
     """Return the hash of the first ``size`` bytes of a file; None if there are fewer."""
     if not path.exists() or path.stat().st_size < size:
         return None
-    running = hashlib.blake2b(digest_size=DIGEST_BYTES)
-    with path.open("rb") as file:
-        while size:
-            block = file.read(min(size, READ_BYTES))
-            running.update(block)
-            size -= len(block)
-    return running
+    content = np.memmap(path, np.uint8, "r", shape=size).data if size else b""  # an empty file cannot be mapped
+    return hashlib.blake2b(content, digest_size=DIGEST_BYTES)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
+from jax.typing import ArrayLike
+from jaxtyping import PyTree
 
 from sahmc._support.chain_axis import AXIS
 from sahmc._support.hosts import replicated, told_of_losses
-from sahmc._support.validate import require
+from sahmc._support.validate import Given, require
 from sahmc.engine.move import RunState, Snapshot
 
 GROUPS = 8
@@ -30,7 +31,7 @@ class Devices:
 
     mesh: Mesh | None = None
     """The mesh over which chains are split; None for a single device."""
-    first: Any = None
+    first: jax.Device | None = None
     """The device of this process for everything else; None for JAX's default device."""
     groups: int | None = None
     """The number of groups over all devices, run one after the other; None if chains are not grouped."""
@@ -47,7 +48,7 @@ class Devices:
         """A single device, with the chains in the same groups."""
         return Devices(None, self.first, self.groups)
 
-    def split(self, loop: Callable[..., Any], state: RunState) -> Callable[..., Any]:
+    def split(self, loop: Callable[..., PyTree], state: RunState) -> Callable[..., PyTree]:
         """Return ``loop``, a function (words, state, ...), with chains split over the devices."""
         if self.mesh is None:
             return loop
@@ -62,7 +63,7 @@ class Devices:
             check_vma=False,
         )
 
-    def everywhere(self, tree: Any) -> Any:
+    def everywhere(self, tree: PyTree) -> PyTree:
         """Return arrays with a copy on every device."""
         return self._placed(tree, jax.tree.map(lambda _: P(), tree))
 
@@ -70,13 +71,13 @@ class Devices:
         """Return a state whose chains are split over the devices."""
         return self._placed(state, _layout(state)[0])
 
-    def whole(self, tree: Any) -> Any:
+    def whole(self, tree: PyTree) -> PyTree:
         """Return whole arrays in this process's memory, if there are several devices; all processes call together."""
         if self.mesh is None:
             return tree
         mesh = self.mesh
 
-        def fetched(x: Any) -> Any:
+        def fetched(x: ArrayLike) -> np.ndarray:
             if not isinstance(x, jax.Array) or x.is_fully_addressable or x.is_fully_replicated:
                 return np.asarray(x)
             return np.asarray(replicated(x, mesh).addressable_data(0))
@@ -84,13 +85,13 @@ class Devices:
         with told_of_losses():
             return jax.tree.map(fetched, tree)
 
-    def _placed(self, tree: Any, layout: Any) -> Any:
+    def _placed(self, tree: PyTree, layout: PyTree) -> PyTree:
         """Return arrays, which every process holds whole, placed on the devices by a pytree of specs."""
         if self.mesh is None:
             return tree
         mesh = self.mesh
 
-        def put(x: Any, spec: P) -> Any:
+        def put(x: ArrayLike, spec: P) -> jax.Array:
             whole = np.asarray(x)
             return jax.make_array_from_callback(whole.shape, NamedSharding(mesh, spec), lambda at: whole[at])
 
@@ -104,16 +105,12 @@ ONE = Devices()
 def _layout(state: RunState) -> tuple[RunState, bool]:
     """Return the spec of each array of a state, and whether each chain has its own theta."""
     own = state.sahmc.theta.theta.ndim == 2
-    chains, theta = (jax.tree.map(lambda _: P(AXIS), part) for part in state.sahmc)
-    if not own:
-        theta = jax.tree.map(lambda _: P(), theta)
-    theta = theta._replace(num_averaged=P())
-    steps, trips = jax.tree.map(lambda _: P(), state.steps), jax.tree.map(lambda _: P(AXIS), state.trips)
-    glimpses = jax.tree.map(lambda _: P(AXIS), state.glimpses)
-    return RunState(state.sahmc._replace(chains=chains, theta=theta), steps, trips, glimpses, P(), P()), own  # type: ignore[arg-type]
+    split, copied = jax.tree.map(lambda _: P(AXIS), state), jax.tree.map(lambda _: P(), state)
+    theta = (split if own else copied).sahmc.theta._replace(num_averaged=P())
+    return copied._replace(sahmc=split.sahmc._replace(theta=theta), trips=split.trips, glimpses=split.glimpses), own
 
 
-def parse_devices(devices: Any, check: Any, chains: int) -> Devices:
+def parse_devices(devices: Given, check: Given, chains: int) -> Devices:
     """Return the devices that ``devices`` and ``check`` of ``sample`` describe, or raise ``ValueError``.
 
     ``chains`` is the number of chains, which must divide evenly among them.

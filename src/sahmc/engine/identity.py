@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import PyTree
 
 from sahmc._support.traced import TracedFunction
 from sahmc._version import __version__
@@ -24,7 +24,9 @@ SETTINGS = ("jax_enable_x64", "jax_default_prng_impl", "jax_threefry_partitionab
 """The JAX settings that affect the bits of a run."""
 
 
-def identity(ready: Prepared, seed: Any, kept: TracedFunction | None, save_warmup: bool) -> dict[str, Any]:
+def identity(
+    ready: Prepared, seed: int | list[int], kept: TracedFunction | None, save_warmup: bool
+) -> dict[str, object]:
     """Return everything that determines the bits of a run, as text, numbers and checksums.
 
     ``seed`` is the recorded form of the seed, and ``kept`` is the traced ``keep``.
@@ -56,7 +58,7 @@ def identity(ready: Prepared, seed: Any, kept: TracedFunction | None, save_warmu
     }
 
 
-def fingerprint(thing: Any) -> str:
+def fingerprint(thing: PyTree) -> str:
     """Return a checksum of a pytree: of its arrays, and of the printed form of the rest."""
     leaves, structure = jax.tree.flatten(thing)
     running = hashlib.blake2b(_printed(structure), digest_size=8)
@@ -69,7 +71,7 @@ def fingerprint(thing: Any) -> str:
     return running.hexdigest()
 
 
-def _values(ready: Prepared) -> list[Any]:
+def _values(ready: Prepared) -> list[PyTree]:
     """Return energies and gradients at the starts and at points near and far around them.
 
     They reveal differences that the traced program does not show, such as in callbacks, which have no text.
@@ -81,6 +83,6 @@ def _values(ready: Prepared) -> list[Any]:
     return [(c.energy, c.grad, c.base) for c in chains]
 
 
-def _printed(thing: Any) -> bytes:
+def _printed(thing: object) -> bytes:
     """Return the printed form of an object, without memory addresses."""
     return re.sub(r"0x[0-9a-f]+", "", str(thing)).encode()

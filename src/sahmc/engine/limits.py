@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, field
-from typing import Any
 
-from sahmc._support.validate import is_number, require
+from sahmc._support.validate import Given, is_number, require
 
 RESERVE = 0.05
 """The share of the time reserved for the analysis of the draws, until its duration is known."""
@@ -67,7 +66,7 @@ class Limits:
         return int(min(draws, max(0.0, (self.max_gradients - spent) / max(each, 1e-9))))
 
 
-def make_limits(max_time: Any, max_gradients: Any) -> Limits:
+def make_limits(max_time: Given, max_gradients: Given) -> Limits:
     """Check the arguments of ``sample``, and return limits that start now; None means no limit."""
     for value, name in ((max_time, "max_time"), (max_gradients, "max_gradients")):
         ok = value is None or (is_number(value) and value > 0)

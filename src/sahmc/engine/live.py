@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key, PyTree
 
 from sahmc._support.compiled import compiled
 from sahmc._support.platform import placed
+from sahmc._support.types import Position
 from sahmc.engine.move import Setup
 from sahmc.kernels.around import plain
 from sahmc.kernels.base import Kernel
@@ -54,9 +54,9 @@ class Live:
     """The map from vectors to positions or named variables."""
     positions: np.ndarray | None
     """The positions as vectors (chain, draw, dim); None if only a function of them was kept."""
-    warm: Any = None
+    warm: object = None
     """The outcome of the warm-up, from which another run may start."""
-    further: Callable[..., Any] | None = None
+    further: Callable[[int, bool], object] | None = None
     """A function (draws, progressbar) that adds this many draws to each chain and returns a new result."""
     predictor: Predictor | None = None
     """The object that computes the likelihood of each observation and simulates data; None if the model has none."""
@@ -75,11 +75,11 @@ class Live:
         assert self.positions is not None
         return self.positions if self.finder.fold is None else self.finder.fold(np.asarray(self.positions))
 
-    def structured_positions(self) -> Any:
+    def structured_positions(self) -> Position:
         """Return these positions in the structure of the start, arrays (chain, draw, ...)."""
         return split(self.folded_positions(), self.unpack.unravel)
 
-    def extend(self, draws: int, progressbar: bool) -> Any:
+    def extend(self, draws: int, progressbar: bool) -> object:
         """Return a result with ``draws`` more draws of each chain."""
         assert self.further is not None
         return self.further(draws, progressbar)
@@ -102,7 +102,7 @@ class Live:
         minimum = np.asarray(found.minimum, positions.dtype)
         return found._replace(lowest=tuple(jax.tree.leaves(self.unpack.all(minimum)))), spent
 
-    def rounding(self, minima: np.ndarray) -> tuple[float, Any]:
+    def rounding(self, minima: np.ndarray) -> tuple[float, PyTree]:
         """Return the largest rounding error of the log density, in nats, and the variables where it occurs.
 
         It is evaluated at some draws and at the ``minima`` (mode, dim) of modes.
@@ -176,7 +176,7 @@ def _moved(
     """Return chains started from ``positions`` after ``moves`` moves."""
     step = jax.vmap(lambda key, state: kernel.step(key, state, target)[0])
 
-    def body(i: Any, states: Any) -> Any:
+    def body(i: Int[Array, ""], states: ChainState) -> ChainState:
         return step(jax.random.split(jax.random.fold_in(rng_key, i), len(positions)), states)
 
     return jax.lax.fori_loop(0, moves, body, jax.vmap(target.evaluate)(positions))

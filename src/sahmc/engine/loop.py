@@ -5,17 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, Key, UInt32
+from jaxtyping import Array, Int, Key, PyTree, UInt32
 
 from sahmc._support.chain_axis import Each, Groups, over_parts, parts, vmap
 from sahmc._support.compiled import compiled
 from sahmc._support.hosts import told_of_losses
+from sahmc._support.noise import Noise
 from sahmc._support.platform import on_accelerator
+from sahmc._support.pytree import T
 from sahmc.algorithm import noise_of
 from sahmc.engine.devices import ONE, Devices
 from sahmc.engine.interrupts import Interrupts
@@ -47,6 +49,8 @@ BLOCK, BLOCK_NUMBERS = 16, 2**24
 always makes the whole block of moves, since checking whether to stop would make it wait."""
 SNAPSHOTS = 64
 """The number of moments of a stage at which theta is recorded."""
+Carry = tuple[RunState, Draw, Snapshot, MoveSums]
+"""What a move changes: the state, the slots of draws and snapshots, and the sums over moves."""
 
 
 @partial(compiled, static_argnames=("capacity", "devices"))
@@ -92,7 +96,7 @@ def _loop(
     mine = None if groups is None else Groups(groups // parts(), jnp.where(num < 0, 0, groups // parts()))
     each: Each = vmap if mine is None else mine
 
-    def noise_from(t_key: Int[Array, ""]) -> Any:
+    def noise_from(t_key: Int[Array, ""]) -> tuple[Key[Array, " block"], Noise]:
         keys = jax.vmap(jax.random.fold_in, (None, 0))(rng_key, t_key + jnp.arange(block))
         if mine is None:
             return keys, noise_of(keys, setup.kernel, state.sahmc)
@@ -100,7 +104,7 @@ def _loop(
         joined = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1).reshape(block, -1), made)
         return keys, joined._replace(shared=made.shared[0])
 
-    def move(i: Int[Array, ""], randomness: Any, carry: Any) -> Any:
+    def move(i: Int[Array, ""], randomness: tuple[Key[Array, ""], Noise], carry: Carry) -> Carry:
         (key, noise), (state, draws, snapshots, sums) = randomness, carry
         is_draw = (done + i + 1) % schedule.thin == 0
         new, draw, more = make_move(key, noise, state, setup, schedule, is_draw, each)
@@ -108,7 +112,7 @@ def _loop(
         if waits:  # moves beyond the last one are made and discarded
             new, more = jax.tree.map(partial(jnp.where, live), (new, more), (state, zero))
 
-        def into(size: Any, slots: Any, values: Any) -> Any:
+        def into(size: Int[Array, ""] | int, slots: PyTree, values: PyTree) -> PyTree:
             slot = jnp.where(live, (done + i) // size - done // size, jax.tree.leaves(slots)[0].shape[0] - 1)
             return jax.tree.map(lambda all, new: all.at[slot].set(new), slots, values)
 
@@ -116,13 +120,13 @@ def _loop(
         snapshots = into(every, snapshots, snapshot_of(new))
         return new, draws, snapshots, jax.tree.map(jnp.add, sums, more)
 
-    def moves(b: Int[Array, ""], carry: Any) -> Any:
+    def moves(b: Int[Array, ""], carry: Carry) -> Carry:
         start, randomness = b * block, noise_from(carry[0].t_key)
         if waits:
             each = start + jnp.arange(block), randomness
             return jax.lax.scan(lambda carry, x: (move(*x, carry), None), carry, each)[0]
 
-        def one(j: Int[Array, ""], carry: Any) -> Any:
+        def one(j: Int[Array, ""], carry: Carry) -> Carry:
             return move(start + j, jax.tree.map(lambda x: x[j], randomness), carry)
 
         return jax.lax.fori_loop(0, jnp.minimum(block, num - start), one, carry)
@@ -141,7 +145,7 @@ def _block(setup: Setup, state: RunState) -> int:
     return int(np.clip(BLOCK_NUMBERS // (chains * (dim + (setup.kernel.uniforms or 0))), 1, BLOCK))
 
 
-def _room(like: Any, size: int) -> Any:
+def _room(like: T, size: int) -> T:
     """Return zeros with room for ``size`` pytrees such as ``like``, along a new leading axis."""
     return jax.tree.map(lambda x: jnp.zeros((size, *x.shape), x.dtype), like)
 
@@ -254,12 +258,12 @@ def compare_with_one(
 
 
 @partial(jax.jit, static_argnames="rows")
-def _rows(slots: Any, rows: int) -> Any:
+def _rows(slots: PyTree, rows: int) -> PyTree:
     """Return the first ``rows`` slots of each array."""
     return jax.tree.map(lambda x: x[:rows], slots)
 
 
-def _first(slots: Any, num: int) -> Any:
+def _first(slots: T, num: int) -> T:
     """Return at least the first ``num`` slots of each array.
 
     On a CPU all slots are returned, since they are in memory already. On an accelerator the number is a power of two,
@@ -270,7 +274,7 @@ def _first(slots: Any, num: int) -> Any:
     return _rows(slots, min(jax.tree.leaves(slots)[0].shape[0], 1 << max(0, num - 1).bit_length()))
 
 
-def _cut(slots: Any, num: int) -> Any:
+def _cut(slots: T, num: int) -> T:
     """Return copies of the first ``num`` slots of each array, as NumPy arrays."""
     return jax.tree.map(lambda x: np.array(np.asarray(x)[:num]), slots)
 

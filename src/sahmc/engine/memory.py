@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-from typing import Any
 
 import jax
 from jaxtyping import Array, Float
@@ -57,7 +56,7 @@ def numbers_of(keep: TracedFunction, position: Float[Array, " dim"]) -> int:
     return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(jax.eval_shape(keep, position)))
 
 
-def device_memory(device: Any) -> int | None:
+def device_memory(device: jax.Device) -> int | None:
     """Return the bytes that JAX may use on an accelerator, or the free host memory for a CPU; None if unknown."""
     if device.platform == "cpu":
         return host_memory()

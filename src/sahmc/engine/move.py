@@ -23,7 +23,7 @@ from sahmc.engine.step_size import StepSizeState, update_step_size
 from sahmc.kernels.base import Kernel, TransitionInfo
 from sahmc.results.records import Counts
 from sahmc.tilt.gain import Gain
-from sahmc.tilt.target import ChainState, TiltedTarget
+from sahmc.tilt.target import TiltedTarget
 from sahmc.tilt.theta import average_theta, visit_clock
 from sahmc.tilt.tilts import Energy, Level, TemperedTilt, Theta, Tilt
 
@@ -154,20 +154,17 @@ def make_move(
     tuned = partial(update_step_size, state.steps, info.mechanical_acceptance, level, setup.target_accept)
     steps = when(schedule.learn_step, tuned, state.steps)
 
-    def at_ends(energy: Energy, level: Level, theta: Theta) -> Any:
+    def at_ends(energy: Energy, level: Level, theta: Theta) -> tuple[Bool[Array, ""], Bool[Array, ""]]:
         return setup.tilt.at_ends(theta, energy, level, schedule.bottom, schedule.top)
 
     ends = with_theta(each, at_ends, used.theta)(sahmc.chains.energy, info.level)
     trips = update_round_trips(state.trips, *ends)
 
-    def make_draw() -> Draw:
-        weight = log_weights(setup, used.theta, sahmc.theta.visits > 0, sahmc.chains.energy, each)
-        return _draw(sahmc.chains, info, weight, setup, each)
-
-    draw = when(is_draw, make_draw, no_draw(setup, state))
-    kind = _kind(info, isinstance(setup.tilt, TemperedTilt))
-    sums = _sums(info, setup.kernel.max_tree_depth, *kind)
-    glimpses = update_glimpses(state.glimpses, state.sahmc.chains, info, kind[1])
+    draw = when(is_draw, partial(_draw, setup, used.theta, sahmc, info, each), no_draw(setup, state))
+    jumped = jnp.isnan(info.mechanical_acceptance)
+    cold = ~jumped & ((info.level == 0) | (not isinstance(setup.tilt, TemperedTilt)))  # trajectories at beta = 1
+    sums = _sums(info, setup.kernel.max_tree_depth, jumped, cold)
+    glimpses = update_glimpses(state.glimpses, state.sahmc.chains, info, cold)
     return RunState(sahmc, steps, trips, glimpses, state.t + schedule.learn_theta, state.t_key + 1), draw, sums
 
 
@@ -180,13 +177,11 @@ def _gain(state: RunState, setup: Setup, schedule: Schedule) -> Float[Array, ""]
 
 
 def _draw(
-    chains: ChainState,
-    info: TransitionInfo,
-    log_weight: Float[Array, " chains"],
-    setup: Setup,
-    each: Each,
+    setup: Setup, theta: Float[Array, "*own regions"], sahmc: SAHMCState, info: TransitionInfo, each: Each
 ) -> Draw:
-    """Return what is kept of a move."""
+    """Return what is kept of a move that was made with this ``theta``."""
+    chains = sahmc.chains
+    log_weight = log_weights(setup, theta, sahmc.theta.visits > 0, chains.energy, each)
     return Draw(
         position=chains.position if setup.keep is None else each(setup.keep)(chains.position),
         energy=chains.energy,
@@ -204,7 +199,7 @@ def no_draw(setup: Setup, state: RunState) -> Draw:
     chains, dtype = state.sahmc.chains, state.sahmc.theta.theta.dtype
     each = chains.energy.shape
     place, number = jnp.zeros(each, jnp.int32), jnp.zeros(each, chains.energy.dtype)
-    position: Any = jnp.zeros_like(chains.position)
+    position: Position = jnp.zeros_like(chains.position)
     if setup.keep is not None:
         shapes = jax.eval_shape(setup.keep, chains.position[0])
         position = jax.tree.map(lambda x: jnp.zeros((*each, *x.shape), x.dtype), shapes)
@@ -225,15 +220,6 @@ def no_sums(state: RunState) -> MoveSums:
     energy = state.sahmc.chains.energy
     zero = jnp.zeros(energy.shape, jnp.int32)
     return MoveSums(Counts(*(zero for _ in Counts._fields)), jnp.zeros_like(energy))
-
-
-def _kind(info: TransitionInfo, tempered: bool) -> tuple[Bool[Array, " chains"], Bool[Array, " chains"]]:
-    """Tell for each chain whether the move was a jump, and whether it was a trajectory at beta = 1.
-
-    ``tempered`` says that regions are temperatures.
-    """
-    jumped = jnp.isnan(info.mechanical_acceptance)
-    return jumped, ~jumped & ((info.level == 0) | (not tempered))
 
 
 def _sums(info: TransitionInfo, deepest: int, jumped: Bool[Array, " chains"], cold: Bool[Array, " chains"]) -> MoveSums:
@@ -274,10 +260,8 @@ def log_weights(
     return each(lambda energy: setup.tilt.log_weight(theta, energy, setup.desired, visited))(energy)
 
 
-def draw_structure(setup: Setup, state: RunState) -> PyTreeDef:
-    """Return the pytree structure of the draws of ``make_move``, without making one."""
-    whole = 0 if setup.keep is None else jax.tree.unflatten(setup.keep.returns, range(setup.keep.returns.num_leaves))
-    base = None if state.sahmc.chains.base is None else 0
-    depth = 0 if setup.kernel.max_tree_depth else None
-    leaves: Any = (whole, 0, base, 0, 0, 0, 0, depth)
+def draw_structure(keep: TracedFunction | None, prior: bool, depth: bool) -> PyTreeDef:
+    """Return the pytree structure of draws, given ``keep``, and whether they have a ``prior`` and a tree ``depth``."""
+    kept = 0 if keep is None else jax.tree.unflatten(keep.returns, range(keep.returns.num_leaves))
+    leaves: Any = (kept, 0, 0 if prior else None, 0, 0, 0, 0, 0 if depth else None)
     return jax.tree.structure(Draw(*leaves))

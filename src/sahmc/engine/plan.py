@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sahmc._support.validate import MOST, is_number, require, require_count, require_flag, require_known
+from sahmc._support.validate import MOST, Given, is_number, require, require_count, require_flag, require_known
 from sahmc.engine.settings import Settings
 from sahmc.kernels import KERNELS
 from sahmc.kernels.base import Kernel
@@ -45,7 +45,7 @@ class Plan:
     """The tilt with its partition, or only its class if the warm-up is to find the partition."""
     gain: Gain | None
     """The gain that the user gave; if None, ``gain_used`` chooses one."""
-    desired: Any
+    desired: Given
     """The desired visiting frequencies, one for each region, as an array or a list; None means equal frequencies."""
     theta: Literal["shared", "per-chain"]
     """Whether all chains share one theta or each has its own."""
@@ -154,7 +154,7 @@ def make_plan(model: Model, settings: Settings) -> Plan:
     for name in ("draws", "tune", "chains", "thin"):
         require_count(getattr(settings, name), name)
     accept, desired = settings.target_accept, settings.desired
-    gain: Any = settings.gain
+    gain: Given = settings.gain
     ok = is_number(accept) and 0 < accept < 1
     require(ok, "target_accept must lie in (0, 1)", accept, "use 0.8 for HMC, 0.3 for a random walk")
     require_known(settings.theta, ("shared", "per-chain"), "theta")
@@ -201,7 +201,7 @@ def make_plan(model: Model, settings: Settings) -> Plan:
     return plan
 
 
-def _tilt(tilt: Any, partition: Any, has_prior: bool) -> Tilt | type[Tilt]:
+def _tilt(tilt: Given, partition: Given, has_prior: bool) -> Tilt | type[Tilt]:
     """Return the tilt, or its class if the partition is not yet known."""
     if isinstance(tilt, Tilt):
         must = "a tilt object carries its own partition"

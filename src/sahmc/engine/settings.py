@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
+
+from sahmc._support.validate import Given
 
 if TYPE_CHECKING:  # `sahmc --help` shows the defaults, and must not wait for JAX
     import numpy as np
@@ -30,12 +32,12 @@ class Settings:
     tilt: str | Tilt = "tempered"
     partition: EnergyPartition | TemperatureLadder | None = None
     gain: Gain | float | int | None = None
-    desired: Any = None
-    theta: Literal["shared", "per-chain"] = "shared"
-    adapt: Literal["tune", "always"] = "tune"
+    desired: Given = None
+    theta: Given = "shared"
+    adapt: Given = "tune"
     thin: int | np.integer = 1
-    jumps: bool = True
-    reference: bool = True
-    symmetries: Any = "auto"
+    jumps: Given = True
+    reference: Given = True
+    symmetries: Given = "auto"
     keep: PositionFn | None = None
     save_warmup: bool = False

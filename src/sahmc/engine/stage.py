@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Key
 
 from sahmc._support.hosts import agreed
 from sahmc.checkpoint.journal import Journal, StageProgress
@@ -83,7 +83,9 @@ class StageRunner:
         """
         if before is None:
             begun = _at_the_start(state, setup, name == "draw", trace)
-            so_far = self.journal.begin(name, begun, draw_structure(setup, state), draws if store else 0)
+            prior, depth = state.sahmc.chains.base is not None, setup.kernel.max_tree_depth > 0
+            structure = draw_structure(setup.keep, prior, depth)
+            so_far = self.journal.begin(name, begun, structure, draws if store else 0)
             self._tell(name, so_far, so_far.moves, MoveSums(so_far.counts, so_far.mechanical_acceptance))
         else:
             so_far = self.journal.reopen(before.so_far, before.draws, draws)
@@ -140,7 +142,8 @@ class StageRunner:
 
 
 def _at_the_start(state: RunState, setup: Setup, drawing: bool, trace: bool) -> StageProgress:
-    """Return the progress of a stage before its first move."""
+    """Return the progress of a stage before its first move; ``drawing`` says whether draws are to be made."""
+    now = state.t_key, state.sahmc.theta.theta, setup.desired, state.trips.trips, drawing
     return StageProgress(
         moves=0,
         state=state,
@@ -148,7 +151,7 @@ def _at_the_start(state: RunState, setup: Setup, drawing: bool, trace: bool) -> 
         counts=Counts(*(0 for _ in Counts._fields)),
         mechanical_acceptance=0.0,
         rows=0,
-        trace=_trace_at(state, setup.desired, drawing) if trace else None,
+        trace=ThetaTrace(*(np.asarray(part)[None] for part in now)) if trace else None,
     )
 
 
@@ -164,12 +167,6 @@ def _after(so_far: StageProgress, chunk: Chunk, every: int) -> StageProgress:
         rows=so_far.rows + (0 if chunk.draws is None else len(chunk.draws.energy)),
         trace=None if trace is None else _extended(trace, so_far.moves, chunk, every),
     )
-
-
-def _trace_at(state: RunState, desired: Float[Array, " regions"], drawing: bool) -> ThetaTrace:
-    """Return a trace of the current moment alone; ``drawing`` says whether draws are being made."""
-    parts = (state.t_key, state.sahmc.theta.theta, desired, state.trips.trips, drawing)
-    return ThetaTrace(*(np.asarray(part)[None] for part in parts))
 
 
 def _extended(trace: ThetaTrace, before: int, chunk: Chunk, every: int) -> ThetaTrace:

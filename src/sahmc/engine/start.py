@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ from sahmc._support.compiled import compiled
 from sahmc._support.platform import placed
 from sahmc._support.traced import TracedFunction
 from sahmc._support.types import Unravel
-from sahmc._support.validate import require
+from sahmc._support.validate import Given, require
 from sahmc.algorithm import SAHMCState, init
 from sahmc.engine.glimpses import no_glimpses
 from sahmc.engine.move import RunState
@@ -76,7 +76,7 @@ class Prepared(NamedTuple):
         return placed(np.asarray(self.positions)[0])
 
 
-def prepare(model: Model, plan: Plan, initvals: Any, rng_key: Key[Array, ""]) -> Prepared:
+def prepare(model: Model, plan: Plan, initvals: Given, rng_key: Key[Array, ""]) -> Prepared:
     """Prepare a run: trace the energy of a model, and find initial positions for its chains.
 
     ``initvals`` are those of ``sample``. Starts drawn by the model are redrawn where its density is zero or undefined.
@@ -120,38 +120,32 @@ def prepare_at(model: Model, plan: Plan, positions: Float[Array, "chains dim"], 
     return Prepared(plan, energy_fn, positions, unravel, model.predictor)
 
 
-def parse_seed(random_seed: Any) -> tuple[int | list[int], Key[Array, ""]]:
+def parse_seed(random_seed: Given) -> tuple[int | list[int], Key[Array, ""]]:
     """Return the recorded form of a seed, an int or the words of a key, and the key."""
     words = len(jax.random.key_data(jax.random.key(0)))
-    seed, rng_key = _parse_seed(random_seed, words)
-    if str(jax.random.key_impl(rng_key)) != IMPLEMENTATION:
-        rng_key = jax.random.wrap_key_data(jax.random.bits(rng_key, (2,), jnp.uint32), impl=IMPLEMENTATION)
-    return seed, rng_key
-
-
-def _parse_seed(random_seed: Any, words: int) -> tuple[int | list[int], Key[Array, ""]]:
-    """Return the recorded form of a seed, and a key of JAX's default kind, which has ``words`` words."""
     if isinstance(random_seed, jax.Array) and random_seed.dtype == jnp.uint32 and random_seed.shape == (words,):
         random_seed = jax.random.wrap_key_data(random_seed)  # made by jax.random.PRNGKey
     is_key = isinstance(random_seed, jax.Array) and jnp.issubdtype(random_seed.dtype, jax.dtypes.prng_key)
-    if is_key and random_seed.shape == ():
-        return jax.random.key_data(random_seed).tolist(), random_seed
-    if (
+    is_recorded = (
         isinstance(random_seed, list)
         and len(random_seed) == words
         and all(type(word) is int and 0 <= word < 2**32 for word in random_seed)
-    ):  # a recorded key
-        return random_seed, jax.random.wrap_key_data(jnp.asarray(random_seed, jnp.uint32))
-    if random_seed is None or isinstance(random_seed, np.random.Generator):
-        random_seed = int(np.random.default_rng(random_seed).integers(2**31))
-    ok = isinstance(random_seed, (int, np.integer)) and not isinstance(random_seed, bool) and 0 <= random_seed < 2**63
-    require(
-        ok,
-        "random_seed must be an int of 0 to 2**63 - 1, a NumPy Generator, a JAX key or None",
-        random_seed,
-        "pass 0, say",
     )
-    return int(random_seed), jax.random.key(int(random_seed))
+    seed: int | list[int]
+    if is_key and random_seed.shape == ():
+        seed, rng_key = jax.random.key_data(random_seed).tolist(), random_seed
+    elif is_recorded:
+        seed, rng_key = random_seed, jax.random.wrap_key_data(jnp.asarray(random_seed, jnp.uint32))
+    else:
+        if random_seed is None or isinstance(random_seed, np.random.Generator):
+            random_seed = int(np.random.default_rng(random_seed).integers(2**31))
+        whole = isinstance(random_seed, (int, np.integer)) and not isinstance(random_seed, bool)
+        must = "random_seed must be an int of 0 to 2**63 - 1, a NumPy Generator, a JAX key or None"
+        require(whole and 0 <= random_seed < 2**63, must, random_seed, "pass 0, say")
+        seed, rng_key = int(random_seed), jax.random.key(int(random_seed))
+    if str(jax.random.key_impl(rng_key)) != IMPLEMENTATION:
+        rng_key = jax.random.wrap_key_data(jax.random.bits(rng_key, (2,), jnp.uint32), impl=IMPLEMENTATION)
+    return seed, rng_key
 
 
 class Started(NamedTuple):

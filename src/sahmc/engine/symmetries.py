@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +12,8 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from sahmc._support.traced import TracedFunction
-from sahmc._support.types import Unravel
-from sahmc._support.validate import require, require_seed
+from sahmc._support.types import PositionFn, Unravel
+from sahmc._support.validate import Given, require, require_seed
 from sahmc.engine.start import Prepared, evaluate_starts
 from sahmc.models.convert import as_model
 from sahmc.models.energy import trace_energy
@@ -38,11 +37,11 @@ DOWNHILL = 200
 
 
 def find_symmetries(
-    model: Any,
-    initvals: Any = None,
+    model: Given,
+    initvals: Given = None,
     *,
-    model_args: tuple[Any, ...] = (),
-    model_kwargs: Mapping[str, Any] | None = None,
+    model_args: tuple[object, ...] = (),
+    model_kwargs: Mapping[str, object] | None = None,
     random_seed: int = 0,
 ) -> tuple[Symmetry, ...]:
     """Return the symmetries of a posterior: parts of a position that can change places, or sign, together.
@@ -82,7 +81,7 @@ def find_symmetries(
     return () if held is None else held.each
 
 
-def check_symmetries(given: Any) -> None:
+def check_symmetries(given: object) -> None:
     """Raise ``ValueError`` for anything that cannot be a list of symmetries."""
     listed = isinstance(given, (list, tuple)) and all(isinstance(one, Symmetry) or callable(one) for one in given)
     require(
@@ -93,7 +92,7 @@ def check_symmetries(given: Any) -> None:
     )
 
 
-def with_symmetries(model: Model, ready: Prepared, given: Any) -> Prepared:
+def with_symmetries(model: Model, ready: Prepared, given: Given) -> Prepared:
     """Return the run with the symmetries of its model, if there are any.
 
     Symmetries that are ``given`` are checked. Otherwise they are searched for if the run searches for modes and its
@@ -103,7 +102,7 @@ def with_symmetries(model: Model, ready: Prepared, given: Any) -> Prepared:
     return ready if found is None else ready._replace(plan=dataclasses.replace(ready.plan, symmetries=found))
 
 
-def _symmetries(model: Model, ready: Prepared, given: Any) -> Symmetries | None:
+def _symmetries(model: Model, ready: Prepared, given: Given) -> Symmetries | None:
     """Return the symmetries; None if there are none."""
     plan, unravel, example, starts = ready.plan, ready.unravel, ready.example, np.asarray(ready.positions)
     look = plan.looks_for_modes and plan.tilt is TemperedTilt
@@ -134,7 +133,7 @@ def _symmetries(model: Model, ready: Prepared, given: Any) -> Symmetries | None:
     return Symmetries(tuple(given), ids, given=True)
 
 
-def involution_of(function: Callable[[Any], Any], unravel: Unravel, dim: int) -> Involution:
+def involution_of(function: PositionFn, unravel: Unravel, dim: int) -> Involution:
     """Return a user's function of positions as a map of flat positions.
 
     Raises ``ValueError`` unless it only exchanges numbers or changes their signs, and is its own inverse.

@@ -1,25 +1,25 @@
-"""The generalised leapfrog, for position-dependent kinetic energies."""
+"""The generalised leapfrog, for position-dependent kinetic energies, and the iteration that solves its equations."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from sahmc._support.pytree import strategy
+from sahmc._support.types import Vector
 from sahmc._support.validate import is_number, require, require_count
-from sahmc.hamiltonian.fixed_point import Accuracy, solve_fixed_point
 from sahmc.hamiltonian.integrators import Flow, Integrator, NumSteps
 from sahmc.hamiltonian.riemannian import PointKinetic, PositionMetric
 from sahmc.tilt.target import ChainState, TiltedTarget
 from sahmc.tilt.tilts import Energy, Level
 
-Vector = Float[Array, " dim"]
-"""A position, a momentum or a gradient of one chain."""
+Scalar = Float[Array, ""]
+"""A length, or a ratio of two."""
 Solved = Bool[Array, ""]
 """Whether the equations of a step, or of all steps so far, were solved."""
 RETURN_TOLERANCES = 10.0
@@ -90,7 +90,7 @@ class ImplicitStep:
         far were solved.
         """
 
-        def turn(carry: tuple[ChainState, Vector], _: Any) -> Any:
+        def turn(carry: tuple[ChainState, Vector], _: None) -> tuple[PyTree, PyTree]:
             new, new_momentum, found = self.take(*carry)
             return (new, -new_momentum), (new, new_momentum, found)
 
@@ -131,3 +131,55 @@ class ImplicitStep:
             return pull(0.5 * (inverse - jnp.outer(velocity, velocity)))[0]
 
         return kinetic, slope
+
+
+class Accuracy(NamedTuple):
+    """The required accuracy of a fixed point."""
+
+    tolerance: float | Scalar
+    """The maximum distance from the fixed point at which the search ends."""
+    rounding: float
+    """The maximum relative change that counts as rounding error."""
+    precision: float
+    """The spacing of floating-point numbers around 1."""
+    max_iterations: int | Int[Array, ""]
+
+
+class Iterate(NamedTuple):
+    """A point of the iteration."""
+
+    value: Vector
+    change: Scalar
+    """The distance from the previous point."""
+    ratio: Scalar
+    """The ratio of this ``change`` to the previous one."""
+    iterations: Int[Array, ""]
+
+
+def solve_fixed_point(
+    function: Callable[[Vector], Vector], guess: Vector, size: Callable[[Vector], Scalar], accuracy: Accuracy
+) -> tuple[Vector, Bool[Array, ""]]:
+    """Return the x with function(x) = x near ``guess``, and whether it was reached; ``size`` measures lengths.
+
+    If changes shrink by a factor r, the remaining distance is change * r / (1 - r). If they do not shrink, the search
+    ends.
+    """
+
+    def reached(now: Iterate) -> Bool[Array, ""]:
+        floor = accuracy.rounding * size(now.value)
+        to_go = now.change * now.ratio / jnp.maximum(1.0 - now.ratio, accuracy.precision)
+        return (now.change <= floor) | ((now.ratio < 1.0) & (to_go <= accuracy.tolerance + floor))
+
+    def unfinished(now: Iterate) -> Bool[Array, ""]:
+        hopeful = (now.iterations < 2) | ((now.ratio < 1.0) & (now.iterations < accuracy.max_iterations))
+        return ~reached(now) & hopeful
+
+    def iterate(now: Iterate) -> Iterate:
+        new = function(now.value)
+        change = size(new - now.value)
+        ratio = jnp.where(now.iterations > 0, change / now.change, 1.0)
+        return Iterate(new, change, ratio, now.iterations + 1)
+
+    far, one = jnp.asarray(jnp.finfo(guess.dtype).max, guess.dtype), jnp.ones((), guess.dtype)
+    last = jax.lax.while_loop(unfinished, iterate, Iterate(guess, far, one, jnp.zeros((), jnp.int32)))
+    return last.value, reached(last)

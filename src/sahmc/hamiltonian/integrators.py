@@ -5,23 +5,23 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Int
 
 from sahmc._support.platform import on_accelerator
 from sahmc._support.pytree import strategy
-from sahmc._support.validate import require_known
+from sahmc._support.types import Vector
+from sahmc._support.validate import Given, require_known
 from sahmc.hamiltonian.metrics import ConstantMetric
 from sahmc.tilt.target import ChainState, TiltedTarget
 from sahmc.tilt.tilts import Energy, Level
 
-Vector = Float[Array, " dim"]
-"""A position, a momentum or a gradient of one chain."""
 NumSteps = int | Int[Array, ""]
 """A number of steps; an int is known when the program is compiled, an array is not."""
+C = TypeVar("C")
 UNROLLED = 32
 """The bound on the number of steps below which a loop is unrolled on accelerators, which are slow at loops."""
 
@@ -80,7 +80,7 @@ class Splitting(Integrator):
                 position, momentum = state.position, momentum - (kick(state) if b == 1.0 else b * kick(state))
             return state, momentum
 
-        def inner(_: Any, carry: tuple[Vector, Vector]) -> tuple[Vector, Vector]:
+        def inner(_: NumSteps, carry: tuple[Vector, Vector]) -> tuple[Vector, Vector]:
             state, momentum = step(*carry, last=2 * self.kicks[0])  # includes the first kick of the next step
             return state.position, momentum
 
@@ -96,7 +96,7 @@ class Splitting(Integrator):
         return advance
 
 
-def _repeat(body: Callable[[Any, Any], Any], count: NumSteps, most: int | None, carry: Any) -> Any:
+def _repeat(body: Callable[[NumSteps, C], C], count: NumSteps, most: int | None, carry: C) -> C:
     """Apply ``body`` to ``carry`` ``count`` times, in a loop, or unrolled where loops are slow.
 
     If ``count`` is known only at run time, the unrolled program always makes ``most`` applications and discards the
@@ -138,7 +138,7 @@ INTEGRATORS: dict[str, type[Splitting]] = {i.name: i for i in (Leapfrog, Minimum
 """All integrators for a constant metric, by name."""
 
 
-def splitting_integrator(integrator: Any) -> Splitting:
+def splitting_integrator(integrator: Given) -> Splitting:
     """Return the integrator given as an object or by name; raise ``ValueError`` for anything else."""
     if isinstance(integrator, Splitting):
         return integrator

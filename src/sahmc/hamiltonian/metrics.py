@@ -11,15 +11,14 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from sahmc._support.platform import placed
 from sahmc._support.pytree import converted, strategy, updated
-from sahmc._support.validate import as_numbers, require, require_known
+from sahmc._support.types import Vector
+from sahmc._support.validate import Given, as_numbers, require, require_known
 from sahmc.hamiltonian.spread import Spread
 
-Vector = Float[Array, " dim"]
-"""A position, a momentum or a velocity of one chain."""
 RANK = 8
 """The maximum number of directions in an estimated low-rank metric."""
 
@@ -50,7 +49,7 @@ class Metric(ABC):
     def at(self, target: Any, position: Vector) -> Kinetic:
         """Return the kinetic energy at a position."""
 
-    def at_level(self, level: Any) -> Metric:
+    def at_level(self, level: Int[Array, ""]) -> Metric:
         """Return the metric at a level of the ladder: this metric, unless each level has its own."""
         return self
 
@@ -91,7 +90,7 @@ class UnitMetric(ConstantMetric):
         return momentum
 
 
-def _variances(inverse_mass: Any) -> Vector:
+def _variances(inverse_mass: object) -> Vector:
     must = "a diagonal metric needs a vector of positive variances"
     todo = "pass the variances of the position, or metric='diagonal' to have them estimated"
     values = as_numbers(inverse_mass, must, todo)
@@ -104,7 +103,7 @@ def _variances(inverse_mass: Any) -> Vector:
 class DiagonalMetric(ConstantMetric):
     """The diagonal metric, M^-1 = diag(inverse_mass)."""
 
-    inverse_mass: Any = converted(_variances)
+    inverse_mass: Given = converted(_variances)
     """The variances of the position, held as one array."""
     name: ClassVar[str] = "diagonal"
 
@@ -134,7 +133,7 @@ class LadderMetric(Metric):
     """The variances of the position at each level."""
     name: ClassVar[str] = "diagonal, by level"
 
-    def at_level(self, level: Any) -> DiagonalMetric:
+    def at_level(self, level: Int[Array, ""]) -> DiagonalMetric:
         """Return the metric of a level."""
         return updated(DiagonalMetric([1.0]), inverse_mass=self.inverse_mass[level])
 
@@ -143,7 +142,7 @@ class LadderMetric(Metric):
         raise TypeError("a metric by level is asked for that of a level first")
 
 
-def _covariance(inverse_mass: Any) -> Float[Array, "dim dim"]:
+def _covariance(inverse_mass: object) -> Float[Array, "dim dim"]:
     must = "a dense metric needs a symmetric positive definite matrix"
     todo = "pass a covariance of the position, a little added to its diagonal, or metric='dense' to have it estimated"
     values = as_numbers(inverse_mass, must, todo)
@@ -174,7 +173,7 @@ def _least_correlation(covariance: np.ndarray) -> float:
 class DenseMetric(ConstantMetric):
     """The dense metric, M^-1 = inverse_mass, any symmetric positive definite matrix."""
 
-    inverse_mass: Any = converted(_covariance)
+    inverse_mass: Given = converted(_covariance)
     """The covariance of the position, held as one array."""
     name: ClassVar[str] = "dense"
 
@@ -197,7 +196,7 @@ class DenseMetric(ConstantMetric):
         return jnp.matmul(jnp.asarray(self.inverse_mass, momentum.dtype), momentum, precision="highest")
 
 
-def _floats(values: Any) -> Float[Array, "*any"]:
+def _floats(values: object) -> Float[Array, "*any"]:
     must = "a low-rank metric needs positive scales (dim,) and values (rank,), and vectors (dim, rank)"
     return jnp.asarray(as_numbers(values, must, "pass these three, or metric='low_rank' to have them estimated"))
 
@@ -210,11 +209,11 @@ class LowRankMetric(ConstantMetric):
     directions, where a dense metric costs d squared. Columns of zeros with the value 1 have no effect.
     """
 
-    scale: Any = converted(_floats)
+    scale: Given = converted(_floats)
     """The standard deviations of the coordinates apart from those directions, (dim,)."""
-    vectors: Any = converted(_floats)
+    vectors: Given = converted(_floats)
     """The directions, as columns of V, (dim, rank)."""
-    values: Any = converted(_floats)
+    values: Given = converted(_floats)
     """The variances along them in units of ``scale``, (rank,)."""
     name: ClassVar[str] = "low_rank"
 
@@ -264,7 +263,7 @@ class LowRankMetric(ConstantMetric):
         return scale * self._stretched(scale * momentum, self.values)
 
 
-def _check_dim(inverse_mass: Any, dim: int) -> None:
+def _check_dim(inverse_mass: Float[Array, "*any"], dim: int) -> None:
     shape = np.shape(inverse_mass)
     require(
         shape[0] == dim,
@@ -283,7 +282,7 @@ METRICS: dict[str, type[ConstantMetric]] = {
 """All constant metrics by name."""
 
 
-def constant_metric(metric: Any) -> ConstantMetric | str:
+def constant_metric(metric: Given) -> ConstantMetric | str:
     """Return the metric, or its name if it has yet to be estimated; raise ``ValueError`` for anything else."""
     if isinstance(metric, ConstantMetric):
         return metric

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
+from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from sahmc._support.pytree import static, strategy, updated
 from sahmc._support.traced import TracedFunction, trace
-from sahmc._support.types import Position, Unravel
-from sahmc._support.validate import MOST, as_array, is_number, require
+from sahmc._support.types import Position, PositionFn, Unravel, Vector
+from sahmc._support.validate import MOST, Given, as_array, is_number, require
 from sahmc.hamiltonian.metrics import Kinetic, Metric
 from sahmc.tilt.target import TiltedTarget
 
-Vector = Float[Array, " dim"]
-"""A position, a momentum or a velocity of one chain."""
 Matrix = Float[Array, "dim dim"]
 """A matrix with a row and a column for each coordinate of a position."""
+Point = tuple[Matrix, Float[Array, ""]]
+"""The arguments of ``softabs``, or their tangents."""
 
 
 @strategy
@@ -106,7 +107,7 @@ class SoftAbs(PositionMetric):
 class MetricFunction(PositionMetric):
     """A metric G(x) given by the user."""
 
-    function: Any = static()
+    function: Given = static()
     """The user's function of a position; None once it is traced."""
     traced: TracedFunction | None = None
     """The same function, traced for flat positions."""
@@ -136,7 +137,7 @@ class MetricFunction(PositionMetric):
         return updated(self, function=None, traced=traced)  # the trace replaces the user's function
 
 
-def fisher_metric(residuals: Any, precision: Any = 0.0) -> MetricFunction:
+def fisher_metric(residuals: PositionFn, precision: ArrayLike = 0.0) -> MetricFunction:
     """Return the metric G(x) = J'J + P, the expected Fisher information plus the precision of the prior.
 
     ``residuals`` is a function r(x) that returns the standardised residuals of the data; J is its Jacobian.
@@ -150,7 +151,7 @@ def fisher_metric(residuals: Any, precision: Any = 0.0) -> MetricFunction:
     added = as_array(precision, must, todo)
     require(added.ndim <= 2, must, f"shape {added.shape}", todo)
 
-    def metric_fn(position: Position) -> Any:
+    def metric_fn(position: Position) -> Matrix:
         flat, unravel = ravel_pytree(position)
         jacobian = jax.jacfwd(lambda x: jnp.ravel(residuals(unravel(x))))(flat)
         prior = added if added.ndim == 2 else added * jnp.eye(flat.size)
@@ -159,7 +160,7 @@ def fisher_metric(residuals: Any, precision: Any = 0.0) -> MetricFunction:
     return MetricFunction(metric_fn)
 
 
-def position_metric(metric: Any) -> PositionMetric:
+def position_metric(metric: Given) -> PositionMetric:
     """Return the metric given as an object, a function of the position or "softabs"; raise for anything else."""
     if callable(metric):
         return MetricFunction(metric)
@@ -180,7 +181,9 @@ def softabs(matrix: Matrix, alpha: Float[Array, ""]) -> Matrix:
 
 
 @softabs.defjvp
-def _softabs_jvp(primals: Any, tangents: Any) -> tuple[Matrix, Matrix]:
+def _softabs_jvp(
+    primals: tuple[Matrix, Float[Array, ""]], tangents: tuple[Matrix, Float[Array, ""]]
+) -> tuple[Matrix, Matrix]:
     """Return the value and its derivative Q (D o Q' dA Q) Q', where D holds divided differences of l coth(alpha l).
 
     Unlike the derivatives of the eigenvectors, this is finite where eigenvalues coincide.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from jax.typing import ArrayLike
 
 from sahmc._support.pytree import updated
+from sahmc._support.validate import Given
 from sahmc.hamiltonian.spread import Spread
 from sahmc.kernels.base import Kernel
 
@@ -16,7 +17,7 @@ class Around(Kernel):
     """The wrapped kernel, which makes the ordinary moves."""
 
     @property
-    def step_size(self) -> Any:
+    def step_size(self) -> Given:
         """The step size of ``kernel``."""
         return self.kernel.step_size
 
@@ -35,11 +36,11 @@ class Around(Kernel):
         """The number of moves of ``kernel`` in one iteration of ``sample``."""
         return self.kernel.moves
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Return the settings of ``kernel`` for display."""
         return self.kernel.describe()
 
-    def tuned(self, step_size: Any, spread: Spread) -> Kernel:
+    def tuned(self, step_size: ArrayLike, spread: Spread) -> Kernel:
         """Return this kernel with all open settings of ``kernel`` filled in."""
         return updated(self, kernel=self.kernel.tuned(step_size, spread))
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from sahmc._support.noise import make_noise
 from sahmc._support.pytree import converted as converted
 from sahmc._support.pytree import strategy as strategy
 from sahmc._support.types import Unravel
-from sahmc._support.validate import MOST, is_number, require
+from sahmc._support.validate import MOST, Given, is_number, require
 from sahmc.hamiltonian.integrators import Flow
 from sahmc.hamiltonian.spread import Spread as Spread
 from sahmc.kernels.decision import DIVERGENCE, decide, is_diverging, log_accept_ratio
@@ -75,7 +76,7 @@ class Kernel(ABC):
     """The number of uniform random numbers that ``step_by`` takes; None for a kernel that has only ``step``."""
     shared: int = 0
     """The number of uniform random numbers that ``refresh`` takes."""
-    step_size: Any
+    step_size: Given
     """The step size, a positive number; None while it is open."""
 
     @property
@@ -93,7 +94,7 @@ class Kernel(ABC):
         """Whether ``tuned`` needs the spread of draws."""
         return False
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Return the settings of this kernel for display, in a form that fits JSON."""
         return {"name": self.name, "moves": self.moves}
 
@@ -105,7 +106,7 @@ class Kernel(ABC):
         return self
 
     @abstractmethod
-    def tuned(self, step_size: Any, spread: Spread) -> Kernel:
+    def tuned(self, step_size: ArrayLike, spread: Spread) -> Kernel:
         """Return this kernel with all open settings filled in, and nothing else changed.
 
         ``spread`` is the spread of draws within chains; a metric or a scale is estimated from it.
@@ -222,7 +223,7 @@ def draw_noise(
     return normal[0], uniform[0]
 
 
-def checked_step_size(step_size: Any) -> Any:
+def checked_step_size(step_size: Given) -> Given:
     """Return the step size: a positive number, or None to have it tuned. Raise ``ValueError`` for anything else."""
     require(
         step_size is None or (is_number(step_size) and 0 < step_size < MOST),

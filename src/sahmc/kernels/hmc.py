@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from jaxtyping import Array, Float, Key
 
 from sahmc._support.pytree import converted, strategy, updated
-from sahmc._support.validate import is_number, require
+from sahmc._support.validate import Given, is_number, require
 from sahmc.hamiltonian.integrators import Leapfrog, splitting_integrator
 from sahmc.hamiltonian.metrics import AUTO, constant_metric
 from sahmc.kernels.base import TransitionInfo, checked_step_size, conclude
@@ -31,13 +31,13 @@ class HMC(Mechanical):
     ``jitter`` varies the step size uniformly by that fraction to either side.
     """
 
-    step_size: Any = converted(checked_step_size, default=None)
-    num_integration_steps: Any = converted(trajectory_length, default=None)
+    step_size: Given = converted(checked_step_size, default=None)
+    num_integration_steps: Given = converted(trajectory_length, default=None)
     """The length of a trajectory: a number, a pair or None, stored as a ``TrajectoryLength``."""
-    metric: Any = converted(constant_metric, default=AUTO)
+    metric: Given = converted(constant_metric, default=AUTO)
     """A ``ConstantMetric``, or the name of one while it is open."""
     jitter: float | int = 0.3
-    integrator: Any = converted(splitting_integrator, default_factory=Leapfrog)
+    integrator: Given = converted(splitting_integrator, default_factory=Leapfrog)
     """A ``Splitting`` integrator, or its name."""
     name: ClassVar[str] = "hmc"
     uniforms = 3
@@ -52,7 +52,7 @@ class HMC(Mechanical):
         """The number of moves in one iteration of ``sample``; shorter trajectories mean more moves."""
         return self.num_integration_steps.moves
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Return the settings of this kernel for display, including the longest trajectory in steps."""
         return {**super().describe(), "longest_trajectory": int(self.num_integration_steps.num_steps)}
 

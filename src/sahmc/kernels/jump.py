@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -62,7 +62,7 @@ class Jump(Around):
     name: ClassVar[str] = "jump"
     uses_gradient: ClassVar[bool] = True
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Return the settings of ``kernel`` for display, and that there are jumps."""
         return {**super().describe(), "jumps": True}
 
@@ -96,14 +96,26 @@ class Jump(Around):
         """Make a jump if one was drawn, else a move of ``kernel``."""
         return jax.lax.cond(self.now, self._jump, self._move, normal, uniform, rng_key, state, target)
 
-    def _move(self, normal: Any, uniform: Any, *others: Any) -> tuple[ChainState, TransitionInfo]:
+    def _move(
+        self,
+        normal: Float[Array, " dim"],
+        uniform: Float[Array, " uniforms"],
+        rng_key: Key[Array, ""],
+        state: ChainState,
+        target: TiltedTarget,
+    ) -> tuple[ChainState, TransitionInfo]:
         """Make a move of ``kernel``, which may take fewer numbers than a jump."""
-        state, info = self.kernel.step_by(normal, uniform[: self.kernel.uniforms], *others)
+        state, info = self.kernel.step_by(normal, uniform[: self.kernel.uniforms], rng_key, state, target)
         none = Proposal(state.position, state.total_energy)
         return state, info._replace(proposal=none if info.proposal is None else info.proposal)
 
     def _jump(
-        self, noise: Any, uniform: Any, rng_key: Any, state: ChainState, target: TiltedTarget
+        self,
+        noise: Float[Array, " dim"],
+        uniform: Float[Array, " uniforms"],
+        rng_key: Key[Array, ""],
+        state: ChainState,
+        target: TiltedTarget,
     ) -> tuple[ChainState, TransitionInfo]:
         """Make a jump."""
         modes = self.modes

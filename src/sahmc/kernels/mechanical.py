@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from sahmc._support.pytree import updated
+from sahmc._support.validate import Given
 from sahmc.hamiltonian.integrators import Flow
 from sahmc.hamiltonian.metrics import AUTO, METRICS, DenseMetric, DiagonalMetric, LadderMetric, Metric
 from sahmc.hamiltonian.spread import Spread
@@ -23,13 +25,13 @@ class Mechanical(Kernel):
     A metric given by name is still open; ``tuned`` estimates it from the spread of draws.
     """
 
-    metric: Any
+    metric: Given
     """A ``Metric``, or the name of one while it is open."""
-    integrator: Any
+    integrator: Given
     """An ``Integrator`` for that metric."""
     uses_gradient: ClassVar[bool] = True
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Return the settings of this kernel for display, with the names of its metric and integrator."""
         metric = self.metric if isinstance(self.metric, str) else self.metric.name
         return {**super().describe(), "metric": metric, "integrator": self.integrator.name}
@@ -44,7 +46,7 @@ class Mechanical(Kernel):
         """Whether the metric is still open."""
         return isinstance(self.metric, str)
 
-    def tuned(self, step_size: Any, spread: Spread) -> Mechanical:
+    def tuned(self, step_size: ArrayLike, spread: Spread) -> Mechanical:
         """Return this kernel with the step size and the metric filled in, if they were left open."""
         metric = METRICS[self.metric].fit(spread) if isinstance(self.metric, str) else self.metric
         step_size = step_size if self.tunes_step_size else self.step_size

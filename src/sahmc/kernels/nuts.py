@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key, UInt32
+from jax.typing import DTypeLike
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree, UInt32
 
 from sahmc._support.pytree import converted, static, strategy
-from sahmc._support.validate import require, require_count
+from sahmc._support.types import Vector
+from sahmc._support.validate import Given, require, require_count
 from sahmc.hamiltonian.integrators import Leapfrog, splitting_integrator
 from sahmc.hamiltonian.metrics import AUTO, ConstantMetric, constant_metric
 from sahmc.kernels.base import TransitionInfo, checked_step_size, draw_noise
@@ -17,9 +19,6 @@ from sahmc.kernels.decision import DIVERGENCE
 from sahmc.kernels.mechanical import Mechanical
 from sahmc.tilt.target import ChainState, TiltedTarget
 from sahmc.tilt.tilts import Energy
-
-Vector = Float[Array, " dim"]
-"""A position, a momentum or a velocity of one chain."""
 
 
 class End(NamedTuple):
@@ -111,11 +110,11 @@ class NUTS(Mechanical):
     ``step_size`` and ``metric`` are as for ``HMC``. A trajectory has at most 2^max_tree_depth states.
     """
 
-    step_size: Any = converted(checked_step_size, default=None)
-    metric: Any = converted(constant_metric, default=AUTO)
+    step_size: Given = converted(checked_step_size, default=None)
+    metric: Given = converted(constant_metric, default=AUTO)
     """A ``ConstantMetric``, or the name of one while it is open."""
     max_tree_depth: int = static(default=10)
-    integrator: Any = converted(splitting_integrator, default_factory=Leapfrog)
+    integrator: Given = converted(splitting_integrator, default_factory=Leapfrog)
     """A ``Splitting`` integrator, or its name."""
     name: ClassVar[str] = "nuts"
     rung_moves: ClassVar[int] = 5
@@ -239,7 +238,7 @@ def _completes_a_turn(growth: Growth, here: Place) -> Bool[Array, ""]:
     last = _count_ones(leaf >> 1)
     first = last - _count_ones((~leaf & (leaf + 1)) - 1) + 1
 
-    def look(carry: Any) -> Any:
+    def look(carry: tuple[Int[Array, ""], Bool[Array, ""]]) -> tuple[Int[Array, ""], Bool[Array, ""]]:
         slot, _ = carry
         start, half, before = (
             jax.tree.map(lambda x, k=k: x[k], places)
@@ -273,7 +272,7 @@ def _count_ones(number: Int[Array, ""]) -> Int[Array, ""]:
     return jnp.bitwise_count(number).astype(jnp.int32)
 
 
-def _uniform(seed: UInt32[Array, ""], index: Int[Array, ""], dtype: Any) -> Energy:
+def _uniform(seed: UInt32[Array, ""], index: Int[Array, ""], dtype: DTypeLike) -> Energy:
     """Return the ``index``-th uniform number of the stream ``seed`` (SplitMix, Steele, Lea and Flood 2014, in 32 bits).
 
     It takes a few operations. A number from ``jax.random`` costs about as much as the rest of a leaf.
@@ -310,6 +309,6 @@ def _join(
     return Tree(ends, branch, growth.account, depth, sound & ~turns & (depth < max_tree_depth))
 
 
-def _where(condition: Bool[Array, "*shape"], yes: Any, no: Any) -> Any:
+def _where(condition: Bool[Array, "*shape"], yes: PyTree, no: PyTree) -> PyTree:
     """Return ``yes`` where the condition holds and ``no`` elsewhere, array by array."""
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Key
 
 from sahmc._support.pytree import converted, strategy
-from sahmc._support.validate import as_numbers, require
+from sahmc._support.validate import Given, as_numbers, require
 from sahmc.hamiltonian.spread import Spread
 from sahmc.kernels.base import Kernel, TransitionInfo, checked_step_size, conclude
 from sahmc.tilt.target import ChainState, TiltedTarget
 
 
-def _checked_scale(scale: Any) -> Any:
+def _checked_scale(scale: object) -> Float[Array, "*dim"] | None:
     """Return the scale as an array, or None if it is open; raise ``ValueError`` unless it is positive."""
     if scale is None:
         return None
@@ -40,8 +41,8 @@ class RandomWalk(Kernel):
     ``scale=None`` is 1.
     """
 
-    step_size: Any = converted(checked_step_size, default=None)
-    scale: Any = converted(_checked_scale, default=None)
+    step_size: Given = converted(checked_step_size, default=None)
+    scale: Given = converted(_checked_scale, default=None)
     """The scale: a number, one for each coordinate, or None while it is open."""
     name: ClassVar[str] = "random_walk"
     uniforms = 2
@@ -58,7 +59,7 @@ class RandomWalk(Kernel):
         must = f"scale must have one number for each of the {dim} coordinates"
         require(shape in ((), (dim,)), must, f"a shape of {shape}", f"pass {dim} numbers, or a single one")
 
-    def tuned(self, step_size: Any, spread: Spread) -> RandomWalk:
+    def tuned(self, step_size: ArrayLike, spread: Spread) -> RandomWalk:
         """Return this kernel with the step size filled in, and ``scale`` from the standard deviations of the draws."""
         scale = jnp.sqrt(jnp.asarray(spread.variance())) if self.uses_spread else self.scale
         return dataclasses.replace(self, step_size=step_size if self.tunes_step_size else self.step_size, scale=scale)

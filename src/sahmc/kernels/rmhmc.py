@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from jaxtyping import Array, Float
 
 from sahmc._support.pytree import converted, strategy
 from sahmc._support.types import Unravel
-from sahmc._support.validate import require
+from sahmc._support.validate import Given, require
 from sahmc.hamiltonian.implicit import GeneralisedLeapfrog
 from sahmc.hamiltonian.riemannian import SoftAbs, position_metric
 from sahmc.kernels.hmc import HMC
 
 
-def _generalised_leapfrog(integrator: Any) -> GeneralisedLeapfrog:
-    require(
-        isinstance(integrator, GeneralisedLeapfrog), "RMHMC takes a GeneralisedLeapfrog", integrator, "leave it out"
-    )
+def _generalised_leapfrog(integrator: Given) -> GeneralisedLeapfrog:
+    ok = isinstance(integrator, GeneralisedLeapfrog)
+    require(ok, "RMHMC takes a GeneralisedLeapfrog", integrator, "leave it out")
     return integrator
 
 
@@ -35,9 +34,9 @@ class RMHMC(HMC):
     other kernel.
     """
 
-    metric: Any = converted(position_metric, default_factory=SoftAbs)
+    metric: Given = converted(position_metric, default_factory=SoftAbs)
     """The metric: a function of a position, "softabs" or a ``PositionMetric``; stored as the last of these."""
-    integrator: Any = converted(_generalised_leapfrog, default_factory=GeneralisedLeapfrog)
+    integrator: Given = converted(_generalised_leapfrog, default_factory=GeneralisedLeapfrog)
     """A ``GeneralisedLeapfrog``."""
     name: ClassVar[str] = "rmhmc"
 

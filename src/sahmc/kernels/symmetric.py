@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -65,7 +65,7 @@ class Symmetric(Around):
         end, info = self.kernel.step_by(normal, uniform, key_kernel, state, target)
         return end, info._replace(n_steps=info.n_steps + jnp.asarray(self.now, info.n_steps.dtype))
 
-    def _copy(self, rng_key: Any, state: ChainState, target: TiltedTarget) -> ChainState:
+    def _copy(self, rng_key: Key[Array, ""], state: ChainState, target: TiltedTarget) -> ChainState:
         """Return a random copy of the state if it is accepted, else the state itself."""
         key_group, key_inverse, key_accept = jax.random.split(rng_key, 3)
         move = self.group.random(key_group, state.position)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sahmc.progress.progress import Progress, Report
+
+if TYPE_CHECKING:
+    import rich.progress
 
 COMPILING, PREPARING = "compiling", "looking at what was found, compiling"
 """The note beside a stage that has not made a move yet: the first stage, and any later one."""
@@ -22,38 +25,38 @@ def terminal_bars(stages: dict[str, int]) -> Iterator[Report]:
         yield show
 
 
-def make_bars(stages: dict[str, int], **options: Any) -> tuple[Any, Report]:
+def make_bars(stages: dict[str, int], **options: Any) -> tuple[rich.progress.Progress, Report]:
     """Return a Rich display with a bar for each stage, and the function that moves them.
 
     ``stages`` holds the moves that are planned for each stage, and ``options`` are those of ``rich.progress.Progress``.
     """
-    from rich import progress as rich
+    from rich import progress as parts
     from rich.text import Text
 
-    class Rate(rich.ProgressColumn):
+    class Rate(parts.ProgressColumn):
         """A column with the speed in moves per second; one move moves all chains."""
 
-        def render(self, task: rich.Task) -> Text:
+        def render(self, task: parts.Task) -> Text:
             return Text(moves_a_second(task), "dim")
 
-    class Note(rich.ProgressColumn):
+    class Note(parts.ProgressColumn):
         """A column with the note, divergences in red."""
 
-        def render(self, task: rich.Task) -> Text:
+        def render(self, task: parts.Task) -> Text:
             note = Text(task.fields["note"], "dim")
             note.highlight_regex(r"divergences \d+", "not dim red")
             return note
 
     columns = (
-        rich.TextColumn("{task.description:<6}"),
-        rich.BarColumn(24),
-        rich.TaskProgressColumn(),
-        rich.TimeElapsedColumn(),
-        rich.TimeRemainingColumn(compact=True),
+        parts.TextColumn("{task.description:<6}"),
+        parts.BarColumn(24),
+        parts.TaskProgressColumn(),
+        parts.TimeElapsedColumn(),
+        parts.TimeRemainingColumn(compact=True),
         Rate(),
         Note(),
     )
-    display = rich.Progress(*columns, **options)
+    display = parts.Progress(*columns, **options)
     tasks = {name: display.add_task(name, total=total, start=False, note="") for name, total in stages.items() if total}
 
     order = list(tasks)
@@ -73,7 +76,7 @@ def make_bars(stages: dict[str, int], **options: Any) -> tuple[Any, Report]:
     return display, show
 
 
-def moves_a_second(task: Any) -> str:
+def moves_a_second(task: rich.progress.Task) -> str:
     """Return the speed of a stage as text, empty while unknown; ``task`` is its Rich task."""
     speed = task.finished_speed or task.speed
     return "" if speed is None else f"{speed:,.0f}/s" if speed >= 10 else f"{speed:.2g}/s"

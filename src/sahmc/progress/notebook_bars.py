@@ -6,10 +6,13 @@ import html
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING
 
 from sahmc.progress.bars import make_bars, moves_a_second
 from sahmc.progress.progress import Progress, Report
+
+if TYPE_CHECKING:
+    import rich.progress
 
 LEAST_SECONDS = 0.1
 """The minimum time in seconds between two pages, so that a notebook is not flooded."""
@@ -18,7 +21,7 @@ LEAST_SECONDS = 0.1
 class Page:
     """The current bars, for a notebook to render."""
 
-    def __init__(self, tasks: Sequence[Any]):
+    def __init__(self, tasks: Sequence[rich.progress.Task]):
         self._text = "\n".join(" ".join(filter(None, _cells(task))) for task in tasks)
         rows = "".join(f"<tr>{_name_and_bar(task)}{''.join(map(_cell, _cells(task)[1:]))}</tr>" for task in tasks)
         self._html = f'<table style="font-variant-numeric: tabular-nums; white-space: nowrap">{rows}</table>'
@@ -52,7 +55,7 @@ def notebook_bars(stages: dict[str, int]) -> Iterator[Report]:
         handle.update(Page(bars.tasks))
 
 
-def _cells(task: Any) -> list[str]:
+def _cells(task: rich.progress.Task) -> list[str]:
     """Return the text of a stage: its name, percentage, time taken, time left, speed, and note."""
     left = "" if task.finished or not task.time_remaining else f"{_clock(task.time_remaining)} left"
     time_taken = task.finished_time if task.finished else task.elapsed
@@ -60,7 +63,7 @@ def _cells(task: Any) -> list[str]:
     return [task.description, f"{task.percentage:.0f} %", taken, left, moves_a_second(task), task.fields["note"]]
 
 
-def _name_and_bar(task: Any) -> str:
+def _name_and_bar(task: rich.progress.Task) -> str:
     """Return the first two cells of a row; the bar of a stage that is being compiled is animated."""
     waiting = task.started and not task.completed
     value = "" if waiting else f' value="{task.completed:.0f}"'

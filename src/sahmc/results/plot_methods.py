@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sahmc._support.front_door import public
+from sahmc._support.registry import public
 
 
 class PlotMethods:

@@ -13,7 +13,7 @@ import numpy as np
 from sahmc.checkpoint.journal import DiskJournal, Journal
 from sahmc.checkpoint.packing import pack, unpack
 from sahmc.engine.live import Live
-from sahmc.engine.move import Draw
+from sahmc.engine.move import draw_structure
 from sahmc.models.model import Labels
 from sahmc.models.positions import Unpacker
 from sahmc.results.records import DrawRecord, ModeAssignment, Rejuvenated, RunRecord
@@ -105,7 +105,7 @@ def _record(run: Run, asked: Mapping[str, Any], about: Mapping[str, Any]) -> Run
     """Return the record of a run from its draws and the stored ``about``; None if the draws are missing."""
     if about["asked"] != asked:
         return None
-    draws = run.journal.drawn(about["stage"], _structure(run, about["prior"], about["depth"]))
+    draws = run.journal.drawn(about["stage"], draw_structure(run.kept, about["prior"], about["depth"]))
     if draws is None:
         return None
     whole, before = run.kept is None, about["warmup_draws"]
@@ -117,13 +117,6 @@ def _record(run: Run, asked: Mapping[str, Any], about: Mapping[str, Any]) -> Run
         warmup_draws=before,
         labels=run.labels if whole else Labels(),
     )
-
-
-def _structure(run: Run, prior: bool, depth: bool) -> Any:
-    """Return the pytree structure of a run's draws; it may have a separate ``prior`` and tree ``depth``."""
-    kept = 0 if run.kept is None else jax.tree.unflatten(run.kept.returns, range(run.kept.returns.num_leaves))
-    leaves: Any = (kept, 0, 0 if prior else None, 0, 0, 0, 0, 0 if depth else None)
-    return jax.tree.structure(Draw(*leaves))
 
 
 def _variables(unpacker: Unpacker, example: jax.Array) -> Any:
