@@ -34,7 +34,7 @@ EPSILON, LENGTH = 0.3, 20
 ITERATIONS, BURN = 1_000_000, 200_000
 QUICK = 20
 METHODS = ("HMC", "SAHMC", "NUTS", "our default")
-REGIONS = EnergyPartition.uniform(0, 20, 2)
+REGIONS = (0, 20, 2)
 
 # (time, ESS of x1: min, median, max, ESS of x2: min, median, max)
 PUBLISHED: dict[tuple[str, str], tuple[float, ...]] = {
@@ -113,7 +113,7 @@ def _compute(book: Book, a: float, b: float, method: str, iterations: int, burn:
     if method == "NUTS":
         result = methods.nuts(target, iterations, burn, **common)
     else:
-        edges = REGIONS if method == "SAHMC" else None
+        edges = EnergyPartition.uniform(*REGIONS) if method == "SAHMC" else None
         result = methods.printed(target, EPSILON, LENGTH, edges, iterations, burn, **common)
     told = {"seconds": result.settings["sampling_time"] / seeds, "gradients": result.num_gradients / seeds}
     return {**told, **_measures(result.draws, result.log_weight, target)}
@@ -206,7 +206,7 @@ def _figure(cells: dict[tuple[str, str], Cell]) -> Figure:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(4, 3, figsize=(11, 14), layout="constrained")
-    tilts = {"HMC": NoTilt(), "SAHMC": StepTilt(REGIONS)}
+    tilts = {"HMC": NoTilt(), "SAHMC": StepTilt(EnergyPartition.uniform(*REGIONS))}
     for row, (method, tilt) in zip(axes, tilts.items(), strict=False):
         position, momentum = first_iterations(mixture(*SETS["set 2"]), tilt)
         for ax, values, name in ((row[0], position, "position"), (row[1], momentum, "momentum")):
