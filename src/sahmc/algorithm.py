@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float, Int, Key
 
 from sahmc._support.chain_axis import Each, first_chain, vmap
 from sahmc._support.noise import Noise, make_noise
@@ -17,6 +17,8 @@ from sahmc._support.validate import require
 from sahmc.kernels.base import Kernel, TransitionInfo
 from sahmc.tilt.target import ChainState, TiltedTarget, require_target
 from sahmc.tilt.theta import ThetaState, count_visits, init_theta, learn_theta
+
+T = TypeVar("T")
 
 
 class SAHMCState(NamedTuple):
@@ -36,7 +38,11 @@ def init(target: TiltedTarget, positions: Float[Array, "chains dim"]) -> SAHMCSt
 
 
 def noise_of(
-    rng_keys: Key[Array, "*moves"], kernel: Kernel, state: SAHMCState, groups: int = 1, group: Any = 0
+    rng_keys: Key[Array, "*moves"],
+    kernel: Kernel,
+    state: SAHMCState,
+    groups: int = 1,
+    group: Int[Array, ""] | int = 0,
 ) -> Noise:
     """Return the random numbers that ``sahmc_step`` needs, for one move or many, from their keys.
 
@@ -50,7 +56,7 @@ def noise_of(
     return make_noise(rng_keys, chains, dim, uniforms, kernel.shared, dtype, first)
 
 
-def with_theta(each: Each, fn: Callable[..., Any], theta: Float[Array, "*own regions"]) -> Callable[..., Any]:
+def with_theta(each: Each, fn: Callable[..., T], theta: Float[Array, "*own regions"]) -> Callable[..., T]:
     """Return ``fn``, a function of one chain with theta as its last argument, as a function of all chains.
 
     theta is shared, or each chain has its own.
@@ -87,8 +93,10 @@ def sahmc_step(
     kernel = kernel.refresh(noise.shared)
     keys = jax.vmap(jax.random.fold_in, (None, 0))(rng_key, first_chain(chains) + jnp.arange(chains))
 
-    def move(numbers: Any, key: Key[Array, ""], chain: ChainState, theta: Float[Array, " regions"]) -> Any:
-        chain, info = kernel.step_by(numbers[0], numbers[1], key, chain, target.with_theta(theta))
+    def move(
+        numbers: tuple[Array, Array], key: Key[Array, ""], chain: ChainState, theta: Float[Array, " regions"]
+    ) -> tuple[ChainState, TransitionInfo]:
+        chain, info = kernel.step_by(*numbers, key, chain, target.with_theta(theta))
         return chain, info._replace(level=target.tilt.region(theta, chain.energy, info.level))
 
     moved, info = with_theta(each, move, theta)(noise.of_chains(chains, dim), keys, state.chains)
@@ -101,11 +109,13 @@ def sahmc_step(
     return SAHMCState(moved, count_visits(learnt, info.level)), info
 
 
-def _require_parts(rng_key: Any, state: Any, kernel: Any, target: Any, noise: Any, each: Any) -> None:
+def _require_parts(rng_key: object, state: object, kernel: object, target: object, noise: object, each: object) -> None:
     """Raise ``ValueError`` for arguments of the wrong kind; inside ``jit`` this runs once per trace."""
-    kind = getattr(rng_key, "dtype", None)
-    typed = kind is not None and jnp.issubdtype(kind, jax.dtypes.prng_key) and rng_key.shape == ()
-    ok = typed or (kind == jnp.uint32 and rng_key.ndim == 1)
+    ok = isinstance(rng_key, (jax.Array, np.ndarray)) and (
+        rng_key.shape == ()
+        if jnp.issubdtype(rng_key.dtype, jax.dtypes.prng_key)
+        else rng_key.dtype == jnp.uint32 and rng_key.ndim == 1
+    )
     require(ok, "rng_key must be one JAX key", type(rng_key).__name__, "pass jax.random.key(0)")
     require(isinstance(state, SAHMCState), "state must be a SAHMCState", type(state).__name__, "begin with sahmc.init")
     require(
@@ -117,14 +127,14 @@ def _require_parts(rng_key: Any, state: Any, kernel: Any, target: Any, noise: An
     require(callable(each), "each must be a function of functions", type(each).__name__, "leave it out")
 
 
-def _require_numbers(gain: Any, desired: Any, state: SAHMCState) -> None:
+def _require_numbers(gain: object, desired: object, state: SAHMCState) -> None:
     """Raise ``ValueError`` unless gain is a number and desired has one number for each region."""
     regions = state.theta.theta.shape[-1]
     for value, shape, name in ((gain, (), "gain"), (desired, (regions,), "desired")):
-        has = np.shape(value) if isinstance(value, (jax.Array, np.ndarray, np.generic, float, int)) else None
-        kind = None if has is None else value.dtype if hasattr(value, "dtype") else np.asarray(value).dtype
-        real = kind is not None and (jnp.issubdtype(kind, np.floating) or jnp.issubdtype(kind, np.integer))
-        ok = has in ((), shape) and real
-        what = type(value).__name__ if has is None else f"shape {has} of {kind}"
+        ok, what = False, type(value).__name__
+        if isinstance(value, (jax.Array, np.ndarray, np.generic, float, int)):
+            has, kind = np.shape(value), (np.asarray(value) if isinstance(value, (float, int)) else value).dtype
+            real = jnp.issubdtype(kind, np.floating) or jnp.issubdtype(kind, np.integer)
+            ok, what = has in ((), shape) and real, f"shape {has} of {kind}"
         must = f"{name} must be {'a number' if shape == () else f'an array of {regions} numbers'}"
         require(ok, must, what, f"pass {'jnp.float32(0.1)' if shape == () else 'jnp.ones(regions) / regions'}, say")

@@ -149,7 +149,7 @@ def test_starts_are_numbers_names_or_json(given, position, tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     (tmp_path / "m.py").write_text("named = {'mu': 0.5}\ndef log_density(x):\n    return 0.0\n")
     (tmp_path / "there.json").write_text('{"mu": 7}')
-    init = load_model("m.py", given, None).init
+    _, init = load_model("m.py", given, None)
     assert all(np.asarray(leaf).dtype.kind == "f" for leaf in jax.tree.leaves(init))
     many = isinstance(position, list) and isinstance(position[0], dict)
     for one, two in zip(init, position, strict=True) if many else [(init, position)]:

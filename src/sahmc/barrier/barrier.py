@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from sahmc._support.compiled import compiled
 from sahmc._support.traced import TracedFunction
-from sahmc._support.types import PositionFn, Unravel
+from sahmc._support.types import Position, PositionFn, Unravel
 from sahmc._support.validate import as_rng, require, require_count
 from sahmc.barrier.string_method import fine, relax_paths
 from sahmc.models.convert import as_model
@@ -50,11 +51,11 @@ class EnergyBarrier:
         The gradients spent; energies and products with the Hessian count as one each.
     """
 
-    path: Any
+    path: Position
     distance: np.ndarray
     energy: np.ndarray
     tilted_energy: np.ndarray | None
-    saddle: Any
+    saddle: Position
     saddle_energy: float
     height: float
     tilted_height: float | None
@@ -76,11 +77,11 @@ class EnergyBarrier:
 
 def energy_barrier(
     log_density: Model | PositionFn,
-    x1: Any,
-    x2: Any,
+    x1: Position,
+    x2: Position,
     *,
     tilt: Tilt | None = None,
-    theta: Any = None,
+    theta: ArrayLike | Sequence[float | int] | None = None,
     paths: int = 9,
     images: int = 41,
     steps: int = 300,
@@ -200,7 +201,7 @@ def _starts(ends: Ends, paths: int, images: int, rng: np.random.Generator) -> Fl
     return jnp.asarray(x1 + t * (x2 - x1) + np.sin(np.pi * t) * bows[:, None], ends.dtype)
 
 
-def _ends(x1: Any, x2: Any) -> tuple[Ends, Unravel]:
+def _ends(x1: Position, x2: Position) -> tuple[Ends, Unravel]:
     """Return both ends as flat positions, and the map from these back to the user's structure."""
     (flat1, unravel), (flat2, _) = flatten(x1, "x1"), flatten(x2, "x2")
     shapes = [structure(x) for x in (x1, x2)]
@@ -219,7 +220,7 @@ def _check_base(log_density: Model | PositionFn, tilt: Tilt | None) -> None:
     )
 
 
-def _check_tilt(tilt: Tilt | None, theta: Any) -> None:
+def _check_tilt(tilt: Tilt | None, theta: ArrayLike | Sequence[float | int] | None) -> None:
     """Raise ``ValueError`` unless tilt and theta fit each other, or are both None."""
     regions, shape = getattr(tilt, "num_regions", 0), None if theta is None else np.shape(theta)
     require(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -24,20 +24,27 @@ Points = Float[Array, "points dim"]
 """The points, or images, of a path."""
 Pinned = Bool[Array, " points"]
 """Whether each point is held in place: the ends, and saddles."""
-Land = Callable[[Points], Any]
+Land = Callable[[Points], tuple[Float[Array, " points"], Points]]
 """A function from points to their energies and gradients."""
 Count = Int[Array, ""] | int
 """A number of steps."""
+Vector = Float[Array, " dim"]
+Number = Float[Array, ""]
+Descent = tuple[Points, Float[Array, " points"], Points, Points, Float[Array, "points 1"]]
+"""Images with their energies, gradients, velocities and step sizes."""
+Climb = tuple[Vector, Number, Vector, Vector, Number]
+"""The same of one point that climbs to a saddle."""
+T = TypeVar("T")
 
 
 class Paths(NamedTuple):
     """Paths, or one of them: JAX arrays while they relax, NumPy arrays with a leading axis at the end."""
 
-    images: Any
+    images: Array | np.ndarray
     """The points of each path, (..., images, dim)."""
-    highest: Any
+    highest: Array | np.ndarray
     """The highest energy on the polygonal line through the points."""
-    slope: Any
+    slope: Array | np.ndarray
     """The norm of the gradient at the highest point; 0 if that is an end."""
 
 
@@ -74,11 +81,11 @@ def relax_round(
     units of ``unit``, and ``pinned`` says which of them are held.
     """
 
-    def land(points: Points) -> Any:
+    def land(points: Points) -> tuple[Float[Array, " points"], Points]:
         energy, grad = energies(energy_fn, points * unit)
         return jnp.where(jnp.isfinite(energy), energy, jnp.inf), grad * unit
 
-    def one(images: Points, pinned: Pinned) -> Any:
+    def one(images: Points, pinned: Pinned) -> tuple[Paths, tuple[Points, Pinned]]:
         images = _relax(land, images, pinned, steps)
         line = fine(images)
         energy, grad = land(line)
@@ -110,7 +117,7 @@ def _relax(land: Land, images: Points, pinned: Pinned, steps: Count) -> Points:
     the support is not made.
     """
 
-    def body(_: Any, now: Any) -> Any:
+    def body(_: Count, now: Descent) -> Descent:
         at, energy, grad, velocity, size = now
         rises = (jnp.roll(energy, -1) > jnp.roll(energy, 1))[:, None]
         tangent = _direction(jnp.where(rises, jnp.roll(at, -1, axis=0) - at, at - jnp.roll(at, 1, axis=0)))
@@ -144,9 +151,7 @@ def _respace(images: Points, pinned: Pinned) -> Points:
     return jnp.where(pinned[:, None], images, spaced)
 
 
-def _to_saddle(
-    land: Land, start: Float[Array, " dim"], chord: Float[Array, " dim"]
-) -> tuple[Float[Array, " dim"], Float[Array, ""]]:
+def _to_saddle(land: Land, start: Vector, chord: Vector) -> tuple[Vector, Number]:
     """Return a saddle and its energy: the minimum, perpendicular to the path, of the maximum along it.
 
     ``start`` is the highest point of the path, and ``chord`` the segment it lies on. The gradient of max_s U(y + s
@@ -154,8 +159,8 @@ def _to_saddle(
     """
     along, reach = _direction(chord), jnp.linalg.norm(chord)
 
-    def ridge(y: Any) -> Any:
-        def halve(_: Any, bracket: Any) -> Any:
+    def ridge(y: Vector) -> tuple[Vector, Number, Vector]:
+        def halve(_: Count, bracket: tuple[Number, Number]) -> tuple[Number, Number]:
             middle = 0.5 * (bracket[0] + bracket[1])
             up = land((y + middle * along)[None])[1][0] @ along > 0
             return jnp.where(up, middle, bracket[0]), jnp.where(up, bracket[1], middle)
@@ -164,7 +169,7 @@ def _to_saddle(
         energy, grad = land(y[None])
         return y, energy[0], grad[0] - (grad[0] @ along) * along
 
-    def body(_: Any, now: Any) -> Any:
+    def body(_: Count, now: Climb) -> Climb:
         y, energy, grad, velocity, size = now
         velocity = _at_most(0.9 * velocity - size * grad, reach)
         new = (*ridge(y + velocity), velocity, 1.1 * size)
@@ -174,7 +179,7 @@ def _to_saddle(
     return jax.lax.fori_loop(0, CLIMB, body, (start, unknown, none, none, jnp.full_like(unknown, 0.1)))[:2]
 
 
-def _either(first: Bool[Array, ""], a: Any, b: Any) -> Any:
+def _either(first: Bool[Array, ""], a: T, b: T) -> T:
     """Return the pytree ``a`` if ``first``, else ``b``."""
     return jax.tree.map(lambda x, y: jnp.where(first, x, y), a, b)
 

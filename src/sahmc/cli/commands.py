@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,12 +47,12 @@ def sample_model(args: argparse.Namespace) -> int:
 
     if args.x64:
         jax.config.update("jax_enable_x64", True)
-    loaded = load_model(args.model, args.init, args.data)
+    model, init = load_model(args.model, args.init, args.data)
     with _start_told(args), _progress_lines(), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the summary has the findings
         result = sample(
-            loaded.model,
-            loaded.init,
+            model,
+            init,
             draws=args.draws,
             tune=args.tune,
             chains=args.chains,
@@ -211,24 +212,25 @@ def report_run(args: argparse.Namespace) -> int:
     """Write the report page of a saved run."""
     _require_pictures()
     from sahmc.plots.report import write_report
-    from sahmc.results.result import Result
 
-    out = args.out or args.run_file.with_suffix(".html")
-    _require_new(out, args.overwrite)
-    write_report(Result.load(args.run_file), out, overwrite=args.overwrite)
-    print(f"Wrote {out}")
-    return GOOD
+    return _write(args, ".html", partial(write_report, overwrite=args.overwrite))
 
 
 def plot_run(args: argparse.Namespace) -> int:
     """Plot the overview of a saved run."""
     _require_pictures()
     from sahmc.plots.figures import plot_overview, save_figure
+
+    return _write(args, ".png", lambda result, out: save_figure(plot_overview(result), out, overwrite=args.overwrite))
+
+
+def _write(args: argparse.Namespace, suffix: str, write: Callable[[Result, Path], None]) -> int:
+    """Write a file about a saved run, named after it if the user gave no name."""
     from sahmc.results.result import Result
 
-    out = args.out or args.run_file.with_suffix(".png")
+    out = args.out or args.run_file.with_suffix(suffix)
     _require_new(out, args.overwrite)
-    save_figure(plot_overview(Result.load(args.run_file)), out, overwrite=args.overwrite)
+    write(Result.load(args.run_file), out)
     print(f"Wrote {out}")
     return GOOD
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 import time
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,13 +18,11 @@ from sahmc.testing.targets import Target, mixture
 
 NAMES = {"hmc": "plain HMC", "sahmc": "SAHMC"}
 """The names of the samplers in the table and the figure."""
+COLOURS = {"hmc": "#c2571a", "sahmc": "#1f6f8b"}
 
 
-def run_demo(out: Path, seed: int, progressbar: bool = True) -> dict[str, Result]:
-    """Run both samplers, print the estimated masses beside the truth, and write the figure to ``out``.
-
-    Return the results by the keys of ``NAMES``.
-    """
+def run_demo(out: Path, seed: int) -> None:
+    """Run both samplers, print the estimated masses beside the truth, and write the figure to ``out``."""
     console = Console()
     target = mixture(a=-8.0, b=6.0)
     start = jnp.asarray(target.start)
@@ -35,8 +32,8 @@ def run_demo(out: Path, seed: int, progressbar: bool = True) -> dict[str, Result
     )
     began = time.perf_counter()
     results = {
-        "hmc": sample(target.log_density, start, tilt="none", random_seed=seed, progressbar=progressbar),
-        "sahmc": sample(target.log_density, start, random_seed=seed, progressbar=progressbar),
+        "hmc": sample(target.log_density, start, tilt="none", random_seed=seed),
+        "sahmc": sample(target.log_density, start, random_seed=seed),
     }
     console.print(masses_table(results, target))
     console.print(
@@ -47,7 +44,6 @@ def run_demo(out: Path, seed: int, progressbar: bool = True) -> dict[str, Result
     console.print(f"{time.perf_counter() - began:.0f} s in all, compilation included.")
     draw_figure(results, target, out, seed)
     console.print(f"Picture: {out}")
-    return results
 
 
 def masses_table(results: dict[str, Result], target: Target) -> Table:
@@ -69,10 +65,7 @@ def masses_table(results: dict[str, Result], target: Target) -> Table:
 
 def draw_figure(results: dict[str, Result], target: Target, out: Path, seed: int) -> None:
     """Plot posterior draws of each sampler over the density, and write the figure to ``out``."""
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise ValueError("the picture needs matplotlib; install it with: pip install 'sahmc[plots]'") from error
+    import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
@@ -93,7 +86,7 @@ def draw_figure(results: dict[str, Result], target: Target, out: Path, seed: int
             linestyles="solid",
             zorder=1,
         )
-        panel.scatter(*points.T, s=5, alpha=0.35, linewidths=0, color=_colour(key), zorder=2, rasterized=True)
+        panel.scatter(*points.T, s=5, alpha=0.35, linewidths=0, color=COLOURS[key], zorder=2, rasterized=True)
         masses = result.expectation(target.indicators).mean
         for (x, y), mass in zip([(-8, -8), (6, 6), (0, 0)], masses, strict=True):
             panel.annotate(f"{mass:.2f}", (x, y), (x + 1.7, y - 2.6), fontsize=13, fontweight="bold", color="0.15")
@@ -111,12 +104,8 @@ def draw_figure(results: dict[str, Result], target: Target, out: Path, seed: int
     plt.close(figure)
 
 
-def _colour(key: str) -> str:
-    return {"hmc": "#c2571a", "sahmc": "#1f6f8b"}[key]
-
-
 def _caption(results: dict[str, Result], seed: int) -> str:
-    versions: dict[str, Any] = results["sahmc"].settings["versions"]
+    versions = results["sahmc"].settings["versions"]
     spent = " and ".join(f"{result.num_gradients:,}" for result in results.values())
     return (
         f"{spent} gradients, seed {seed}; sahmc {versions['sahmc']}, jax {versions['jax']}, "

@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import runpy
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
+from jaxtyping import PyTree
 
 from sahmc._support.validate import require
+
+if TYPE_CHECKING:
+    from sahmc.models.model import Model
 
 EXAMPLE = '''"""A posterior for sahmc. Run it with
 
@@ -41,17 +46,8 @@ def log_density(position):
 '''
 
 
-class Loaded(NamedTuple):
-    """The first two arguments of ``sample``: a model, and where its chains start."""
-
-    model: Any
-    """The model: a log density, a ``sahmc.Model``, or a model of a supported library."""
-    init: Any
-    """The starting position, in the structure of the model; None to use the model's own."""
-
-
-def load_model(spec: str, init: str | None, data: str | None) -> Loaded:
-    """Load a model from a file: ``FILE.py``, ``FILE.py:name``, or a Stan program, ``FILE.stan``.
+def load_model(spec: str, init: str | None, data: str | None) -> tuple[object, object]:
+    """Load a model and its start, if any, from ``FILE.py``, ``FILE.py:name``, or a Stan program, ``FILE.stan``.
 
     ``init`` is for a Python file: a name defined there, comma-separated numbers, or a position in JSON, as text or in
     a file. ``data`` is a JSON file for a Stan program.
@@ -73,7 +69,7 @@ def load_model(spec: str, init: str | None, data: str | None) -> Loaded:
         raise ValueError(f"{file} does not run: {type(error).__name__}: {error} (line {line})") from error
     for wanted in [name] if name else ["model", "log_density"]:
         if wanted in content:
-            return Loaded(content[wanted], _start(content, init, file))
+            return content[wanted], _start(content, init, file)
     must = (
         f"{file} must hold {name!r}"
         if name
@@ -84,16 +80,16 @@ def load_model(spec: str, init: str | None, data: str | None) -> Loaded:
     raise AssertionError
 
 
-def _stan_program(path: Path, init: str | None, data: str | None) -> Loaded:
+def _stan_program(path: Path, init: str | None, data: str | None) -> tuple[Model, None]:
     from sahmc.models.stan import from_stan
 
     require(init is None, "the starts of a Stan program are drawn as Stan does", f"--init {init}", "leave it out")
     ok = data is None or Path(data).is_file()
     require(ok, "--data must be a JSON file that exists", data, "check the path")
-    return Loaded(from_stan(path, data), None)
+    return from_stan(path, data), None
 
 
-def _start(content: dict[str, Any], init: str | None, file: str) -> Any:
+def _start(content: Mapping[str, object], init: str | None, file: str) -> object:
     """Return where chains start: ``init`` as given, or that of the file with this ``content``."""
     if init is None:
         return content.get("init")
@@ -111,7 +107,7 @@ def _start(content: dict[str, Any], init: str | None, file: str) -> Any:
         raise ValueError(f"{must}; got {init!r}. To fix it, {todo}.") from None
 
 
-def _position(plain: Any) -> Any:
+def _position(plain: object) -> PyTree:
     """Return a position from JSON, with lists and numbers as arrays; a list of dicts has one for each chain.
 
     Raise ``ValueError`` for anything that is not a number.

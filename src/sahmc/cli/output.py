@@ -22,7 +22,7 @@ def print_result(result: Result, as_json: bool) -> None:
         print(json.dumps(described(result), indent=1, allow_nan=False))
         return
     print(result.summary())
-    modes = result.modes() if _has_modes(result) else ()
+    modes = () if result.mode_assignment is None else result.modes()
     if len(modes) > 1:
         print(f"\nModes:\n{modes}")
 
@@ -54,7 +54,7 @@ def described(result: Result) -> dict[str, Any]:
         "trusted": not is_doubtful(result),
         "findings": [finding._asdict() for finding in result.findings],
         "summary": {str(name): dict(row) for name, row in table.to_dict("index").items()},
-        "modes": result.modes().to_dataframe().to_dict("records") if _has_modes(result) else None,
+        "modes": None if result.mode_assignment is None else result.modes().to_dataframe().to_dict("records"),
         "log_evidence": _evidence(result),
         "num_gradients": result.num_gradients,
         "round_trips": int(result.round_trips.sum()),
@@ -63,12 +63,7 @@ def described(result: Result) -> dict[str, Any]:
     return _plain(found)
 
 
-def _has_modes(result: Result) -> bool:
-    """Return whether the run searched for modes."""
-    return result.mode_assignment is not None
-
-
-def _evidence(result: Result) -> dict[str, Any] | None:
+def _evidence(result: Result) -> dict[str, object] | None:
     """Return the log evidence, its standard error, and whether the model has a prior; None if it is unknown."""
     try:
         mean, mcse = result.log_evidence()
@@ -77,7 +72,7 @@ def _evidence(result: Result) -> dict[str, Any] | None:
     return {"mean": mean, "mcse": mcse, "prior": result.settings["prior"]}
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Return a value with Python numbers in place of NumPy's, and None in place of numbers that are not finite."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}

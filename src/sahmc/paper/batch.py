@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from sahmc._support.validate import require
 from sahmc.algorithm import SAHMCState, init, sahmc_step
@@ -23,17 +23,33 @@ from sahmc.kernels.hmc import HMC
 from sahmc.kernels.nuts import NUTS
 from sahmc.models.model import Model
 from sahmc.paper import methods
+from sahmc.paper.experiment import Cell
 from sahmc.results.result import Result
 from sahmc.sampling.many import sample_many
 from sahmc.tilt.gain import Gain
 from sahmc.tilt.importance import weighted_ess
-from sahmc.tilt.target import ChainState, TiltedTarget
-from sahmc.tilt.tilts import NoTilt, Tilt
+from sahmc.tilt.target import TiltedTarget
+from sahmc.tilt.theta import count_visits
+from sahmc.tilt.tilts import Tilt
 
 CHUNK, NUTS_CHUNK = 1000, 56
 """The number of iterations in a compiled chunk, for HMC and SAHMC and for NUTS; draws are collected after each."""
 NUTS_BURN, LEAVES = 6 * NUTS_CHUNK, 1023
 """The number of NUTS iterations that tune the step size, and of leaves of its largest tree, with 2^10 states."""
+
+OfData = Callable[..., Array]
+"""A function of a position and one data set: a log density, or a quantity of interest."""
+
+
+class Chain(NamedTuple):
+    """The chain on a data set; with a leading axis, those on all of them."""
+
+    sahmc: SAHMCState
+    """The state of one chain, and its theta."""
+    steps: StepSizeState
+    """The step size of NUTS, which is tuned; HMC does not use it."""
+    lowest: Float[Array, "*sets"]
+    """The lowest energy so far."""
 
 
 class Drawn(NamedTuple):
@@ -47,88 +63,103 @@ class Drawn(NamedTuple):
     """The unnormalised log importance weights, (data set, draw); all equal for HMC and NUTS."""
     lowest: np.ndarray
     """The lowest energy on each data set, including the burn-in."""
-    theta: np.ndarray
-    """The final theta, (data set, region)."""
+
+
+def run_batch(
+    log_density: OfData,
+    data: PyTree,
+    starts: np.ndarray,
+    kernel: HMC | NUTS,
+    *,
+    tilt: Tilt,
+    gain: Gain,
+    iterations: int,
+    burn: int,
+    thin: int,
+    report: Callable[[int, int], None],
+) -> Drawn:
+    """Run a kernel under a tilt, one chain on every data set, from its own start.
+
+    ``log_density(position, data)`` is that of one data set. ``data`` is a pytree of arrays whose first axis is the data
+    set. HMC moves as printed; NUTS tunes its step size to an acceptance of 0.8 in the first ``burn`` iterations. Every
+    ``thin``-th iteration after ``burn`` is kept; the burn-in is rounded up to whole chunks. ``report(done, total)`` is
+    called after each chunk.
+    """
+    chunk = NUTS_CHUNK if isinstance(kernel, NUTS) else CHUNK
+    whole = iterations % chunk == 0 and chunk % thin == 0
+    require(whole, f"iterations must be whole chunks of {chunk}, and those of thin", (iterations, thin), "round them")
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(0), jnp.arange(len(starts)))
+
+    def begin(start: Float[Array, " dim"], data: PyTree) -> Chain:
+        target = TiltedTarget.build(lambda x: log_density(x, data), start, tilt)
+        state = init(target, start[None])
+        if isinstance(kernel, NUTS):  # evaluated alone, as it moves: among chains, gradients differ in the last digit
+            state = state._replace(chains=jax.tree.map(lambda x: x[None], target.evaluate(start)))
+        steps = init_step_size(jnp.full(1, kernel.step_size, start.dtype), eager=False)
+        return Chain(state, steps, state.chains.energy[0])
+
+    chains = jax.jit(jax.vmap(begin))(jnp.asarray(starts), data)
+    kept: list[tuple[np.ndarray, ...]] = []
+    for first in range(0, iterations, chunk):
+        chains, drawn = _chunk(
+            keys, chains, data, jnp.int32(first), jnp.int32(burn), log_density, tilt, kernel, gain, chunk, thin
+        )
+        if first >= burn:
+            kept.append(jax.tree.map(np.asarray, drawn))
+        report(first + chunk, iterations)
+    position, energy, weight = (np.concatenate(parts, axis=1) for parts in zip(*kept, strict=True))
+    return Drawn(position, energy, weight, np.asarray(chains.lowest))
 
 
 @partial(jax.jit, static_argnames=("log_density", "num", "thin"))
 def _chunk(
-    keys: Key[Array, " sets"], states: SAHMCState, lowest: Float[Array, " sets"], data: Any, first: Int[Array, ""],
-    log_density: Callable[[Any, Any], Any], tilt: Tilt, kernel: HMC, gain: Gain, num: int, thin: int,
-) -> tuple[tuple[SAHMCState, Array], tuple[Array, Array, Array]]:  # fmt: skip
+    keys: Key[Array, " sets"], chains: Chain, data: PyTree, first: Int[Array, ""], burn: Int[Array, ""],
+    log_density: OfData, tilt: Tilt, kernel: HMC | NUTS, gain: Gain, num: int, thin: int,
+) -> tuple[Chain, tuple[Array, Array, Array]]:  # fmt: skip
     """Make ``num`` iterations on every data set, starting at iteration ``first``, and keep every ``thin``-th draw.
 
-    Return the states and the lowest energies, then the positions, energies and log weights of the draws.
+    Return the chains, then the positions, energies and log weights of the draws.
     """
-    regions = tilt.num_regions
-    desired = jnp.full(regions, 1.0 / regions, lowest.dtype)
 
-    def one(key: Key[Array, ""], state: SAHMCState, low: Float[Array, ""], data: Any) -> Any:
-        example = state.chains.position[0]
-        target = TiltedTarget.build(lambda x: log_density(x, data), example, tilt)
+    def one(key: Key[Array, ""], chain: Chain, data: PyTree) -> tuple[Chain, tuple[Array, Array, Array]]:
+        target = TiltedTarget.build(lambda x: log_density(x, data), chain.sahmc.chains.position[0], tilt)
+        desired = jnp.full(tilt.num_regions, 1.0 / tilt.num_regions, chain.lowest.dtype)
 
-        def iterate(carry: Any, t: Any) -> Any:
-            state, low = carry
-            size = jnp.where(regions > 1, gain(first + t + 1), 0.0).astype(low.dtype)
-            state, _ = sahmc_step(jax.random.fold_in(key, first + t), state, kernel, target, size, desired)
-            return (state, jnp.minimum(low, state.chains.energy[0])), None
+        def iterate(chain: Chain, t: Int[Array, ""]) -> tuple[Chain, None]:
+            rng_key, t = jax.random.fold_in(key, first + t), first + t
+            if isinstance(kernel, NUTS):
+                sahmc, steps = _tuned_move(rng_key, chain, kernel, target, t < burn)
+            else:
+                size = jnp.where(tilt.num_regions > 1, gain(t + 1), 0.0).astype(chain.lowest.dtype)
+                sahmc, steps = sahmc_step(rng_key, chain.sahmc, kernel, target, size, desired)[0], chain.steps
+            return Chain(sahmc, steps, jnp.minimum(chain.lowest, sahmc.chains.energy[0])), None
 
-        def thinned(carry: Any, k: Any) -> Any:
-            carry, _ = jax.lax.scan(iterate, carry, k * thin + jnp.arange(thin))
-            state = carry[0]
-            theta = state.theta
-            weight = tilt.log_weight(theta.theta, state.chains.energy[0], desired, theta.visits > 0)
-            return carry, (state.chains.position[0], state.chains.energy[0], weight)
+        def thinned(chain: Chain, k: Int[Array, ""]) -> tuple[Chain, tuple[Array, Array, Array]]:
+            chain, _ = jax.lax.scan(iterate, chain, k * thin + jnp.arange(thin))
+            (position, energy, *_), theta = chain.sahmc
+            weight = tilt.log_weight(theta.theta, energy[0], desired, theta.visits > 0)
+            return chain, (position[0], energy[0], weight)
 
-        return jax.lax.scan(thinned, (state, low), jnp.arange(num // thin))
+        return jax.lax.scan(thinned, chain, jnp.arange(num // thin))
 
-    return jax.vmap(one)(keys, states, lowest, data)
+    return jax.vmap(one)(keys, chains, data)
 
 
-def run_batch(
-    log_density: Callable[[Any, Any], Any],
-    data: Any,
-    starts: np.ndarray,
-    *,
-    tilt: Tilt | None,
-    step_size: float,
-    steps: int,
-    t0: int | float,
-    iterations: int,
-    burn: int,
-    thin: int,
-    seed: int,
-    report: Callable[[int, int], None],
-) -> Drawn:
-    """Run HMC (``tilt`` None) or SAHMC as printed, one chain on every data set, from its own start.
+def _tuned_move(
+    rng_key: Key[Array, ""], chain: Chain, kernel: NUTS, target: TiltedTarget, tuning: Bool[Array, ""]
+) -> tuple[SAHMCState, StepSizeState]:
+    """Move by ``kernel`` with the step size of the chain, and tune that while ``tuning``; then its average is used.
 
-    ``log_density(position, data)`` is that of one data set. ``data`` is a pytree of arrays whose first axis is the data
-    set. ``steps`` is the number of leapfrog steps of a trajectory; ``t0`` is that of the gain. Every ``thin``-th
-    iteration after ``burn`` is kept; the burn-in is rounded up to whole chunks. ``report(done, total)`` is called after
-    each chunk.
+    This is no ``sahmc_step``: that knows no step size of a data set's own, and draws other numbers from the key.
     """
-    whole = iterations % CHUNK == 0 and CHUNK % thin == 0
-    require(whole, f"iterations must be whole chunks of {CHUNK}, and those of thin", (iterations, thin), "round them")
-    tilt = tilt or NoTilt()
-    kernel = HMC(step_size=step_size, num_integration_steps=steps, metric="unit", jitter=0)
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(seed), jnp.arange(len(starts)))
-
-    def begin(start: Float[Array, " dim"], data: Any) -> SAHMCState:
-        return init(TiltedTarget.build(lambda x: log_density(x, data), start, tilt), start[None])
-
-    states = jax.jit(jax.vmap(begin))(jnp.asarray(starts), data)
-    lowest = states.chains.energy[:, 0]
-    kept: list[Any] = []
-    for first in range(0, iterations, CHUNK):
-        (states, lowest), drawn = _chunk(
-            keys, states, lowest, data, jnp.int32(first), log_density, tilt, kernel, Gain(t0), CHUNK, thin
-        )
-        if first >= burn:
-            kept.append(jax.tree.map(np.asarray, drawn))
-        report(min(first + CHUNK, iterations), iterations)
-    position, energy, weight = (np.concatenate(parts, axis=1) for parts in zip(*kept, strict=True))
-    theta = np.asarray(states.theta.theta)
-    return Drawn(position, energy, weight, np.asarray(lowest), theta)
+    size = jnp.exp(jnp.where(tuning, chain.steps.log_step, chain.steps.log_average))
+    state = jax.tree.map(lambda x: x[0], chain.sahmc.chains)
+    kernel = dataclasses.replace(kernel, step_size=1.0)
+    state, info = kernel.step(rng_key, state, dataclasses.replace(target, step_scale=size))
+    tuned = update_step_size(chain.steps, info.mechanical_acceptance[None], info.level[None], 0.8)
+    steps = jax.tree.map(partial(jnp.where, tuning), tuned, chain.steps)
+    theta = count_visits(chain.sahmc.theta, info.level[None])
+    return SAHMCState(jax.tree.map(lambda x: x[None], state), theta), steps
 
 
 def nuts_iterations(gradients: int) -> int:
@@ -139,68 +170,7 @@ def nuts_iterations(gradients: int) -> int:
     return max(gradients // LEAVES // NUTS_CHUNK, 1 + NUTS_BURN // NUTS_CHUNK) * NUTS_CHUNK
 
 
-def run_nuts(
-    log_density: Callable[[Any, Any], Any],
-    data: Any,
-    starts: np.ndarray,
-    *,
-    step_size: float,
-    iterations: int,
-    seed: int,
-    report: Callable[[int, int], None],
-) -> Drawn:
-    """Run NUTS, one chain on every data set; its step size is tuned from ``step_size`` to an acceptance of 0.8.
-
-    The other arguments are those of ``run_batch``.
-    """
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(seed), jnp.arange(len(starts)))
-
-    def begin(start: Float[Array, " dim"], data: Any) -> tuple[ChainState, StepSizeState]:
-        target = TiltedTarget.build(lambda x: log_density(x, data), start, NoTilt())
-        return target.evaluate(start), init_step_size(jnp.full(1, step_size, start.dtype), eager=False)
-
-    states = jax.jit(jax.vmap(begin))(jnp.asarray(starts), data)
-    lowest = states[0].energy
-    kept: list[Any] = []
-    for first in range(0, iterations, NUTS_CHUNK):
-        tuning = first < NUTS_BURN
-        (states, lowest), drawn = _nuts_chunk(keys, states, lowest, data, jnp.int32(first), log_density, tuning)
-        if not tuning:
-            kept.append(jax.tree.map(np.asarray, drawn))
-        report(first + NUTS_CHUNK, iterations)
-    position, energy = (np.concatenate(parts, axis=1) for parts in zip(*kept, strict=True))
-    return Drawn(position, energy, np.zeros_like(energy), np.asarray(lowest), np.zeros((len(starts), 1)))
-
-
-@partial(jax.jit, static_argnames=("log_density", "tuning"))
-def _nuts_chunk(
-    keys: Key[Array, " sets"], states: tuple[ChainState, StepSizeState], lowest: Float[Array, " sets"], data: Any,
-    first: Int[Array, ""], log_density: Callable[[Any, Any], Any], tuning: bool,
-) -> tuple[tuple[tuple[ChainState, StepSizeState], Array], tuple[Array, Array]]:  # fmt: skip
-    """Make a chunk of NUTS iterations on every data set, starting at iteration ``first``.
-
-    Return the states and the lowest energies, then the positions and energies of the draws.
-    """
-    kernel = NUTS(step_size=1.0, metric="unit")
-
-    def one(key: Key[Array, ""], state: tuple[ChainState, StepSizeState], low: Float[Array, ""], data: Any) -> Any:
-        target = TiltedTarget.build(lambda x: log_density(x, data), state[0].position, NoTilt())
-
-        def iterate(carry: Any, t: Any) -> Any:
-            (chain, step), low = carry
-            size = jnp.exp(step.log_step if tuning else step.log_average)
-            scaled = dataclasses.replace(target, step_scale=size)
-            chain, info = kernel.step(jax.random.fold_in(key, first + t), chain, scaled)
-            if tuning:
-                step = update_step_size(step, info.mechanical_acceptance[None], info.level[None], 0.8)
-            return ((chain, step), jnp.minimum(low, chain.energy)), (chain.position, chain.energy)
-
-        return jax.lax.scan(iterate, (state, low), jnp.arange(NUTS_CHUNK))
-
-    return jax.vmap(one)(keys, states, lowest, data)
-
-
-def measure(drawn: Drawn, data: Any, quantity: Callable[[Any, Any], Any]) -> dict[str, Any]:
+def measure(drawn: Drawn, data: PyTree, quantity: OfData) -> Cell:
     """Measure the draws on every data set, and return the results by name.
 
     The entry "mean" is the weighted posterior mean of ``quantity(position, data)``. The entry "ess" holds the minimum,
@@ -209,7 +179,7 @@ def measure(drawn: Drawn, data: Any, quantity: Callable[[Any, Any], Any]) -> dic
     """
 
     @jax.jit
-    def mean(position: Any, log_weight: Any, data: Any) -> Any:
+    def mean(position: Array, log_weight: Array, data: PyTree) -> Array:
         values = jax.vmap(quantity, (0, None))(position, data)
         return jnp.tensordot(jax.nn.softmax(log_weight), values, 1)
 
@@ -223,14 +193,14 @@ def measure(drawn: Drawn, data: Any, quantity: Callable[[Any, Any], Any]) -> dic
 
 
 def default_on_each(
-    model: Callable[[Any, Any], Any] | Model,
-    data: Any,
+    model: OfData | Model,
+    data: PyTree,
     starts: np.ndarray,
-    quantity: Callable[..., Any],
+    quantity: OfData,
     gradients: int,
     chosen: Sequence[int],
     **options: Any,
-) -> dict[str, Any]:
+) -> Cell:
     """Run our default on the data sets ``chosen`` with ``sample_many``, and return the same results as ``measure``.
 
     ``model`` goes to that function and ``options`` to ``sample``; ``gradients`` is the budget of each run. "ess" is for
@@ -260,7 +230,7 @@ def _lowest(result: Result) -> tuple[float, float]:
     return drawn, drawn if seen is None else min(drawn, float(np.min(seen.energy)))
 
 
-def join(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def join(parts: Sequence[Cell]) -> Cell:
     """Join the results of ``default_on_each`` for several blocks of data sets; the trace is that of the first."""
     arrays = {key: np.concatenate([part[key] for part in parts]) for key in ("mean", "ess", "lowest")}
     return {**arrays, "trace": parts[0]["trace"], "seconds": float(np.mean([part["seconds"] for part in parts]))}
@@ -271,6 +241,6 @@ def three(ess: np.ndarray) -> list[float]:
     return [float(f(ess)) for f in (np.nanmin, np.nanmedian, np.nanmax)]
 
 
-def _one(data: Any, k: int) -> Any:
+def _one(data: PyTree, k: int) -> PyTree:
     """Return the data set with index ``k``."""
     return jax.tree.map(lambda leaf: leaf[k], data)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
+from jax.typing import ArrayLike
 
 from sahmc.paper import methods
-from sahmc.paper.experiment import Book, Experiment, ratio
-from sahmc.paper.stan import MISSING, has_stan, sample_mixture
+from sahmc.paper.experiment import Book, Cell, Experiment, Row, standard_error
+from sahmc.paper.stan import METHOD, sample_mixture, with_stan
+from sahmc.results.result import Result
 from sahmc.testing.targets import Target, eight_modes
 from sahmc.testing.targets.paper import eight_centres
 from sahmc.tilt.partition import EnergyPartition
@@ -24,7 +25,7 @@ SETUP = {
     9: (0.25, 3, 8.0, 18),
     11: (0.25, 3, 8.0, 22),
 }
-T0, ITERATIONS, BURN, QUICK = 5000, 1_000_000, 200_000, 20
+ITERATIONS, BURN, QUICK = 1_000_000, 200_000, 20
 QUICK_DIMS = (3, 11)
 NUTS_ITERATIONS = {3: 555_000, 5: 687_500, 7: 500_000, 9: 375_000, 11: 350_000}
 # table 3: (dimension, method) -> CPU seconds, N_dis, F_err
@@ -51,13 +52,11 @@ METHODS = ("SAHMC", "HMC", "NUTS", "our default")
 def run(book: Book) -> None:
     """Run all methods in all dimensions, and write the table."""
     scale = QUICK if book.quick else 1
-    stan = not book.quick and has_stan()
-    if not stan:
-        book.say("  " + MISSING if not book.quick else "  Stan left out of the quick version")
-    rows: list[list[Any]] = []
+    chosen = with_stan(book, METHODS)
+    rows: list[Row] = []
     for edge in EDGES:
         for dim in QUICK_DIMS if book.quick else SETUP:
-            for method in (*METHODS, *(("Stan NUTS",) if stan else ())):
+            for method in chosen:
                 settings = dict(edge=edge, dim=dim, method=method, scale=scale, seeds=book.seeds)
                 label = f"edge{edge:g}-d{dim}-{method.replace(' ', '-')}"
                 cell = book.cell(label, partial(_compute, book), **settings)
@@ -86,7 +85,7 @@ def run(book: Book) -> None:
     )
 
 
-def _row(edge: float, dim: int, method: str, cell: dict[str, Any]) -> list[Any]:
+def _row(edge: float, dim: int, method: str, cell: Cell) -> Row:
     seconds, modes, error = PUBLISHED.get((dim, method.removeprefix("Stan ")), (float("nan"),) * 3)
     return [
         f"{edge:g}",
@@ -100,13 +99,13 @@ def _row(edge: float, dim: int, method: str, cell: dict[str, Any]) -> list[Any]:
         modes,
         cell["raw"],
         error,
-        ratio(cell["raw"], error),
+        cell["raw"] / error,
         cell["weighted"],
         cell["error"],
     ]
 
 
-def _compute(book: Book, edge: float, dim: int, method: str, scale: int, seeds: int) -> dict[str, Any]:
+def _compute(book: Book, edge: float, dim: int, method: str, scale: int, seeds: int) -> Cell:
     target = eight_modes(dim, edge)
     epsilon, length, first, count = SETUP[dim]
     iterations, burn = ITERATIONS // scale, BURN // scale
@@ -115,19 +114,16 @@ def _compute(book: Book, edge: float, dim: int, method: str, scale: int, seeds: 
         return _default(target, length * iterations, seeds, book.progressbar)
     if method.endswith("NUTS"):
         iterations, burn = NUTS_ITERATIONS[dim] // scale, NUTS_ITERATIONS[dim] // scale // 5
-    if method == "Stan NUTS":
+    if method == METHOD:
         centres = eight_centres(dim, edge)
         unit = np.tile(np.eye(dim), (len(centres), 1, 1))
-        stan = sample_mixture(book.out / "stan", centres, unit, target.start, iterations, burn, seeds)
-        told = {"gradients": float(stan.steps.mean()), "seconds": float(np.median(stan.seconds)), "stan": stan.version}
-        return {"iterations": iterations, **told, **_measures(stan.draws, np.zeros(stan.draws.shape[:2]), target)}
-    if method == "HMC":
-        result = methods.hmc(target.log_density, target.start, epsilon, length, iterations, burn, **common)
-    elif method == "SAHMC":
-        edges = EnergyPartition(first + 2.0 * np.arange(count - 1))
-        result = methods.sahmc(target.log_density, target.start, epsilon, length, edges, T0, iterations, burn, **common)
+        draws, costs = sample_mixture(book.out / "stan", centres, unit, target.start, iterations, burn, seeds)
+        return {"iterations": iterations, **costs, **_measures(draws, np.zeros(draws.shape[:2]), target)}
+    if method == "NUTS":
+        result = methods.nuts(target, iterations, burn, **common)
     else:
-        result = methods.nuts(target.log_density, target.start, iterations, burn, **common)
+        edges = EnergyPartition(first + 2.0 * np.arange(count - 1)) if method == "SAHMC" else None
+        result = methods.printed(target, epsilon, length, edges, iterations, burn, **common)
     return {
         "iterations": iterations,
         "gradients": result.num_gradients / seeds,
@@ -136,37 +132,34 @@ def _compute(book: Book, edge: float, dim: int, method: str, scale: int, seeds: 
     }
 
 
-def _measures(draws: np.ndarray, log_weight: np.ndarray, target: Target) -> dict[str, Any]:
+def _measures(draws: np.ndarray, log_weight: np.ndarray, target: Target) -> Cell:
     """Return N_dis and F_err over chains, from the share F_ij of draws of chain i nearest to mode j."""
     raw = methods.own_masses(draws, np.zeros_like(log_weight), target)
     found = float((raw > 0).sum(axis=1).mean())
     return {"modes": found, **_errors(raw, methods.own_masses(draws, log_weight, target))}
 
 
-def _default(target: Target, gradients: int | float, seeds: int, progressbar: bool) -> dict[str, Any]:
-    raw, weighted, seconds, spent = [], [], [], []
-    for seed in range(seeds):
-        result = methods.default(target.log_density, target.start, gradients, random_seed=seed, progressbar=progressbar)
-        raw.append(methods.own_masses(result.draws, np.zeros_like(result.log_weight), target).mean(axis=0))
-        weighted.append(result.expectation(target.indicators).mean)
-        seconds.append(result.settings["sampling_time"])
-        spent.append(result.num_gradients)
-    found = (np.array(raw) > 0).sum(axis=1).mean()
+def _default(target: Target, gradients: int, seeds: int, progressbar: bool) -> Cell:
+    def measure(result: Result) -> dict[str, ArrayLike]:
+        raw = methods.own_masses(result.draws, np.zeros_like(result.log_weight), target).mean(axis=0)
+        return {"raw": raw, "weighted": result.expectation(target.indicators).mean}
+
+    found, last = methods.default_runs(target, gradients, seeds, measure, progressbar=progressbar)
     return {
-        "iterations": result.settings["tune"] + result.settings["draws"],
-        "gradients": float(np.mean(spent)),
-        "seconds": float(np.median(seconds)),
-        "modes": float(found),
-        **_errors(np.array(raw), np.array(weighted)),
+        "iterations": last.settings["tune"] + last.settings["draws"],
+        "gradients": float(found["gradients"].mean()),
+        "seconds": float(np.median(found["seconds"])),
+        "modes": float((found["raw"] > 0).sum(axis=1).mean()),
+        **_errors(found["raw"], found["weighted"]),
     }
 
 
-def _errors(raw: np.ndarray, weighted: np.ndarray) -> dict[str, Any]:
+def _errors(raw: np.ndarray, weighted: np.ndarray) -> dict[str, float]:
     by_chain = np.abs(weighted - 1 / 8).mean(axis=1)
     return {
         "raw": float(np.abs(raw - 1 / 8).mean()),
         "weighted": float(by_chain.mean()),
-        "error": float(by_chain.std(ddof=1) / np.sqrt(len(by_chain))) if len(by_chain) > 1 else float("nan"),
+        "error": standard_error(by_chain),
     }
 
 

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 QUICK_SEEDS = 3
 """The number of runs of each method in the small version of an experiment."""
+Cell = dict[str, Any]
+"""The outcome of one method on one problem: numbers, texts and arrays by name."""
+Row = list[str | float | int]
+"""The entries of one row of a table."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +49,7 @@ def find(name: str) -> Experiment:
 
 @dataclass
 class Book:
-    """The folder with the output of an experiment. A cell that is already there is not computed again.
-
-    A cell is the outcome of one method on one problem.
-    """
+    """The folder with the output of an experiment. A cell that is already there is not computed again."""
 
     out: Path
     """The folder."""
@@ -69,7 +70,7 @@ class Book:
         """Print a line of progress."""
         print(words, flush=True)
 
-    def cell(self, name: str, compute: Callable[..., dict[str, Any]], **settings: Any) -> dict[str, Any]:
+    def cell(self, name: str, compute: Callable[..., Cell], **settings: object) -> Cell:
         """Return ``compute(**settings)``, or its stored result for the same settings and version.
 
         Numbers are stored in a file named after the cell, with arrays in a file next to it.
@@ -93,18 +94,18 @@ class Book:
         self._remember(content)
         return {**numbers, **arrays}
 
-    def _remember(self, content: dict[str, Any]) -> None:
+    def _remember(self, content: Cell) -> None:
         stan = content["result"].get("stan")
         self.made[content["hardware"] + (f", Stan {stan}" if stan else "") + f"; {content['date']}"] = None
 
-    def _with_arrays(self, name: str, numbers: dict[str, Any]) -> dict[str, Any]:
+    def _with_arrays(self, name: str, numbers: Cell) -> Cell:
         path = self.out / "cells" / f"{name}.npz"
         if not path.exists():
             return numbers
         with np.load(path) as arrays:
             return {**numbers, **{k: arrays[k] for k in arrays.files}}
 
-    def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], note: str) -> None:
+    def table(self, name: str, columns: Sequence[str], rows: Sequence[Row], note: str) -> None:
         """Write a table as CSV and as Markdown, followed by ``note``, hardware, versions, seeds and date."""
         with (self.out / f"{name}.csv").open("w", newline="") as file:
             writer = csv.writer(file)
@@ -163,13 +164,13 @@ def hardware() -> str:
     return f"{device} ({platform.machine()}{cores}), {versions}"
 
 
-def cell(value: Any) -> str:
+def cell(value: str | float | int) -> str:
     """Return the text of a value in a table: three significant digits of a float, else the value itself."""
     if isinstance(value, float):
         return "-" if np.isnan(value) else f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
     return str(value)
 
 
-def ratio(ours: float, published: float | int) -> float:
-    """Return our number divided by the published one; nan if nothing was published."""
-    return ours / published
+def standard_error(values: np.ndarray) -> float:
+    """Return the standard error of the mean of values; nan for one of them."""
+    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")

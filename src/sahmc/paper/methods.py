@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -13,7 +14,7 @@ from jax.typing import ArrayLike
 from sahmc._support.types import PositionFn
 from sahmc.kernels.hmc import HMC
 from sahmc.kernels.nuts import NUTS
-from sahmc.models.model import Model
+from sahmc.paper.experiment import Cell, standard_error
 from sahmc.results.result import Result
 from sahmc.sampling import sample
 from sahmc.testing.targets import Target
@@ -23,45 +24,20 @@ from sahmc.tilt.partition import EnergyPartition
 GRADIENTS = 320
 """The gradients per iteration of the default: 32 chains, four moves of two and a half steps on average."""
 
-Density = Model | PositionFn
-"""A target of ``sample``: a model, or a log density."""
+T0 = 5000
+"""The t0 of the printed gain on the problems with known masses."""
 
 
-def hmc(
-    target: Density,
-    start: ArrayLike,
+def printed_kernel(step_size: float, steps: int) -> HMC:
+    """Return HMC as printed: ``steps`` leapfrog steps per move, and the identity as mass matrix."""
+    return HMC(step_size=step_size, num_integration_steps=steps, metric="unit", jitter=0)
+
+
+def printed(
+    target: Target,
     step_size: float,
     steps: int,
-    iterations: int,
-    burn: int,
-    *,
-    thin: int = 1,
-    **options: Any,
-) -> Result:
-    """Run plain HMC with the printed step size, ``steps`` leapfrog steps per move and the identity as mass matrix.
-
-    The first ``burn`` of all ``iterations`` are discarded; every ``thin``-th of the others is kept. ``options`` go to
-    ``sahmc.sample``.
-    """
-    return run_quietly(
-        target,
-        start,
-        tilt="none",
-        kernel=_printed(step_size, steps),
-        tune=burn,
-        draws=(iterations - burn) // thin,
-        thin=thin,
-        **options,
-    )
-
-
-def sahmc(
-    target: Density,
-    start: ArrayLike,
-    step_size: float,
-    steps: int,
-    edges: EnergyPartition,
-    t0: int | float,
+    edges: EnergyPartition | None,
     iterations: int,
     burn: int,
     *,
@@ -70,37 +46,52 @@ def sahmc(
 ) -> Result:
     """Run the paper's algorithm exactly: one theta per chain, from zero, with adaptation throughout.
 
-    ``edges`` divides the energies into regions; ``t0`` is that of the gain. The other arguments are those of ``hmc``.
+    ``edges`` divides the energies into regions; None means plain HMC. The first ``burn`` of all ``iterations`` are
+    discarded; every ``thin``-th of the others is kept. ``options`` go to ``sahmc.sample``.
     """
+    tilt: dict[str, Any] = {"tilt": "none"}
+    if edges is not None:
+        tilt = {"tilt": "step", "theta": "per-chain", "adapt": "always", "gain": T0, "partition": edges}
     return run_quietly(
-        target,
-        start,
-        tilt="step",
-        theta="per-chain",
-        adapt="always",
-        gain=t0,
-        partition=edges,
-        kernel=_printed(step_size, steps),
+        target.log_density,
+        target.start,
+        kernel=printed_kernel(step_size, steps),
         tune=burn,
         draws=(iterations - burn) // thin,
         thin=thin,
+        **tilt,
         **options,
     )
 
 
-def nuts(target: Density, start: ArrayLike, iterations: int, burn: int, **options: Any) -> Result:
+def nuts(target: Target, iterations: int, burn: int, **options: Any) -> Result:
     """Run our NUTS, with the identity as mass matrix and a step size tuned to acceptance probability 0.8."""
-    return run_quietly(
-        target, start, tilt="none", kernel=NUTS(metric="unit"), tune=burn, draws=iterations - burn, **options
-    )
+    kernel = NUTS(metric="unit")
+    draws = iterations - burn
+    return run_quietly(target.log_density, target.start, tilt="none", kernel=kernel, tune=burn, draws=draws, **options)
 
 
-def default(target: Density, start: ArrayLike, gradients: int | float, **options: Any) -> Result:
-    """Run ``sahmc.sample`` with defaults, apart from the budget of ``gradients`` and any ``options``."""
-    return run_quietly(target, start, **budget(gradients), **options)
+def default_runs(
+    target: Target,
+    gradients: int,
+    seeds: int,
+    measure: Callable[[Result], dict[str, ArrayLike]],
+    **options: Any,
+) -> tuple[dict[str, np.ndarray], Result]:
+    """Run our default with the seeds from 0, each time with a budget of ``gradients``; ``options`` go to ``sample``.
+
+    Return the output of ``measure``, the seconds and the gradients of all runs, (run, ...), by name; and the last
+    result.
+    """
+    found = []
+    for seed in range(seeds):
+        result = run_quietly(target.log_density, target.start, **budget(gradients), random_seed=seed, **options)
+        costs = {"seconds": result.settings["sampling_time"], "gradients": result.num_gradients}
+        found.append({**costs, **measure(result)})
+    return {name: np.array([one[name] for one in found]) for name in found[0]}, result
 
 
-def budget(gradients: int | float) -> dict[str, Any]:
+def budget(gradients: int) -> dict[str, Any]:
     """Return the arguments of ``sahmc.sample`` for a run with a budget of ``gradients``.
 
     The warm-up gets a tenth of the iterations, and at least 1000, but at most a quarter: its iterations cost more.
@@ -110,11 +101,7 @@ def budget(gradients: int | float) -> dict[str, Any]:
     return dict(chains=32, tune=tune, draws=max(50, iterations - tune), max_gradients=gradients)
 
 
-def _printed(step_size: float, steps: int) -> HMC:
-    return HMC(step_size=step_size, num_integration_steps=steps, metric="unit", jitter=0)
-
-
-def run_quietly(model: Density, start: ArrayLike, **options: Any) -> Result:
+def run_quietly(model: PositionFn, start: ArrayLike, **options: Any) -> Result:
     """Run ``sahmc.sample`` with these ``options``, without warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
@@ -169,20 +156,18 @@ def own_masses(draws: np.ndarray, log_weight: np.ndarray, target: Target) -> np.
     return np.stack(found)
 
 
-def default_masses(target: Target, gradients: int | float, seeds: int, **options: Any) -> dict[str, Any]:
+def default_masses(target: Target, gradients: int, seeds: int, **options: Any) -> Cell:
     """Return the masses of the modes, (run, mode), in ``seeds`` runs of the default from ``target.start``.
 
     Also return the median of the seconds, and the means of the gradients and of the highest temperature.
     """
-    masses, seconds, spent, tops = [], [], [], []
-    for seed in range(seeds):
-        result = default(target.log_density, target.start, gradients, random_seed=seed, progressbar=False, **options)
-        masses.append(result.expectation(target.indicators).mean)
-        seconds.append(result.settings["sampling_time"])
-        spent.append(result.num_gradients)
-        tops.append(result.warmup.top or np.nan)
-    costs = {"seconds": float(np.median(seconds)), "gradients": float(np.mean(spent))}
-    return {"masses": np.array(masses), **costs, "top": float(np.mean(tops))}
+
+    def measure(result: Result) -> dict[str, ArrayLike]:
+        return {"masses": result.expectation(target.indicators).mean, "top": result.warmup.top or np.nan}
+
+    found, _ = default_runs(target, gradients, seeds, measure, progressbar=False, **options)
+    means = {name: float(found[name].mean()) for name in ("gradients", "top")}
+    return {"masses": found["masses"], "seconds": float(np.median(found["seconds"])), **means}
 
 
 ERROR_COLUMNS = ("modes found", "rms error of the masses", "its Monte Carlo error")
@@ -197,6 +182,6 @@ def errors_of_masses(masses: np.ndarray, target: Target) -> tuple[str, float, fl
     """
     by_run = ((masses - target.masses) ** 2).mean(axis=1)
     error = float(np.sqrt(by_run.mean()))
-    spread = float(by_run.std(ddof=1) / np.sqrt(len(by_run)) / (2 * error)) if len(by_run) > 1 else float("nan")
+    spread = float(np.divide(standard_error(by_run), 2 * error))
     found = (masses > 0.1 * target.masses).sum(axis=1).mean()
     return f"{found:.1f} of {masses.shape[1]}", error, spread

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 from jaxtyping import Array, Int
 
 from sahmc.algorithm import SAHMCState, init, sahmc_step
 from sahmc.kernels.base import draw_noise
-from sahmc.kernels.hmc import HMC
 from sahmc.paper import methods
-from sahmc.paper.experiment import Book, Experiment, ratio
-from sahmc.paper.stan import MISSING, has_stan, sample_mixture
+from sahmc.paper.experiment import Book, Cell, Experiment, Row
+from sahmc.paper.stan import METHOD, sample_mixture, with_stan
+from sahmc.results.result import Result
 from sahmc.testing.targets import Target, mixture
 from sahmc.testing.targets.paper import CORRELATIONS, mixture_centres
 from sahmc.tilt.gain import Gain
@@ -29,10 +30,11 @@ if TYPE_CHECKING:
 
 SETS = {"set 1": (-6.0, 4.0), "set 2": (-8.0, 6.0)}
 """The coordinates a and b of the outer modes, at (a, a) and (b, b)."""
-EPSILON, LENGTH, T0 = 0.3, 20, 5000
+EPSILON, LENGTH = 0.3, 20
 ITERATIONS, BURN = 1_000_000, 200_000
 QUICK = 20
 METHODS = ("HMC", "SAHMC", "NUTS", "our default")
+REGIONS = (0, 20, 2)
 
 # (time, ESS of x1: min, median, max, ESS of x2: min, median, max)
 PUBLISHED: dict[tuple[str, str], tuple[float, ...]] = {
@@ -48,12 +50,10 @@ PUBLISHED: dict[tuple[str, str], tuple[float, ...]] = {
 def run(book: Book) -> None:
     """Run all methods on both sets, and write two tables and the figure."""
     scale = QUICK if book.quick else 1
-    stan = not book.quick and has_stan()
-    if not stan:
-        book.say("  " + MISSING if not book.quick else "  Stan left out of the quick version")
-    cells: dict[tuple[str, str], dict[str, Any]] = {}
+    chosen = with_stan(book, METHODS)
+    cells: dict[tuple[str, str], Cell] = {}
     for name, (a, b) in SETS.items():
-        for method in (*METHODS, *(("Stan NUTS",) if stan else ())):
+        for method in chosen:
             settings = dict(a=a, b=b, method=method, iterations=ITERATIONS // scale, burn=BURN // scale)
             label = f"{name.replace(' ', '')}-{method.replace(' ', '-')}"
             cells[name, method] = book.cell(label, partial(_compute, book), **settings, seeds=book.seeds)
@@ -100,30 +100,26 @@ def run(book: Book) -> None:
     book.picture("mixture", _figure(cells))
 
 
-def _compute(book: Book, a: float, b: float, method: str, iterations: int, burn: int, seeds: int) -> dict[str, Any]:
+def _compute(book: Book, a: float, b: float, method: str, iterations: int, burn: int, seeds: int) -> Cell:
     target = mixture(a, b)
     common = dict(chains=seeds, random_seed=0, progressbar=book.progressbar)
     if method == "our default":
         return _default(target, LENGTH * iterations, seeds, book.progressbar)
-    if method == "Stan NUTS":
+    if method == METHOD:
         covariances = np.array([[[1, r], [r, 1]] for r in CORRELATIONS])
         centres = mixture_centres(a, b)
-        stan = sample_mixture(book.out / "stan", centres, covariances, target.start, iterations, burn, seeds)
-        even = np.zeros(stan.draws.shape[:2])
-        told = {"seconds": float(np.median(stan.seconds)), "gradients": float(stan.steps.mean()), "stan": stan.version}
-        return {**told, **_measures(stan.draws, even, target)}
-    if method == "HMC":
-        result = methods.hmc(target.log_density, target.start, EPSILON, LENGTH, iterations, burn, **common)
-    elif method == "SAHMC":
-        edges = EnergyPartition.uniform(0, 20, 2)
-        result = methods.sahmc(target.log_density, target.start, EPSILON, LENGTH, edges, T0, iterations, burn, **common)
+        draws, costs = sample_mixture(book.out / "stan", centres, covariances, target.start, iterations, burn, seeds)
+        return {**costs, **_measures(draws, np.zeros(draws.shape[:2]), target)}
+    if method == "NUTS":
+        result = methods.nuts(target, iterations, burn, **common)
     else:
-        result = methods.nuts(target.log_density, target.start, iterations, burn, **common)
+        edges = EnergyPartition.uniform(*REGIONS) if method == "SAHMC" else None
+        result = methods.printed(target, EPSILON, LENGTH, edges, iterations, burn, **common)
     told = {"seconds": result.settings["sampling_time"] / seeds, "gradients": result.num_gradients / seeds}
     return {**told, **_measures(result.draws, result.log_weight, target)}
 
 
-def _measures(draws: np.ndarray, log_weight: np.ndarray, target: Target) -> dict[str, Any]:
+def _measures(draws: np.ndarray, log_weight: np.ndarray, target: Target) -> Cell:
     """Measure each chain separately: effective sample sizes, masses, and some draws for a figure."""
     every = max(1, draws.shape[1] // 4000)
     return {
@@ -135,23 +131,21 @@ def _measures(draws: np.ndarray, log_weight: np.ndarray, target: Target) -> dict
     }
 
 
-def _default(target: Target, gradients: int | float, seeds: int, progressbar: bool) -> dict[str, Any]:
-    found: dict[str, list[Any]] = {key: [] for key in ("seconds", "gradients", "spectral", "raw", "weighted", "masses")}
-    for seed in range(seeds):
-        result = methods.default(target.log_density, target.start, gradients, random_seed=seed, progressbar=progressbar)
-        found["seconds"].append(result.settings["sampling_time"])
-        found["gradients"].append(result.num_gradients)
-        found["spectral"].append(methods.spectral_ess(result.draws).sum(axis=0))
-        found["raw"].append(methods.raw_ess(result.draws).sum(axis=0))
-        found["weighted"].append(result.ess())
-        found["masses"].append(result.expectation(target.indicators).mean)
-    scatter = result.resample(4000)[None]
-    arrays = {key: np.array(found[key]) for key in ("spectral", "raw", "weighted", "masses")}
-    means = {key: float(np.median(found[key])) for key in ("seconds", "gradients")}
-    return {**means, **arrays, "scatter": scatter}
+def _default(target: Target, gradients: int, seeds: int, progressbar: bool) -> Cell:
+    def measure(result: Result) -> dict[str, ArrayLike]:
+        return {
+            "spectral": methods.spectral_ess(result.draws).sum(axis=0),
+            "raw": methods.raw_ess(result.draws).sum(axis=0),
+            "weighted": result.ess(),
+            "masses": result.expectation(target.indicators).mean,
+        }
+
+    found, last = methods.default_runs(target, gradients, seeds, measure, progressbar=progressbar)
+    costs = {name: float(np.median(found.pop(name))) for name in ("seconds", "gradients")}
+    return {**costs, **found, "scatter": last.resample(4000)[None]}
 
 
-def _row(name: str, method: str, k: int, cells: dict[tuple[str, str], dict[str, Any]]) -> list[Any]:
+def _row(name: str, method: str, k: int, cells: dict[tuple[str, str], Cell]) -> Row:
     here, base = cells[name, method], cells[name, "HMC"]
     ess = here["spectral"][:, k]
     published = PUBLISHED.get((name, method.removeprefix("Stan ")), (float("nan"),) * 7)
@@ -165,13 +159,13 @@ def _row(name: str, method: str, k: int, cells: dict[tuple[str, str], dict[str, 
         published[0],
         *_three(ess),
         *published[1 + 3 * k : 4 + 3 * k],
-        ratio(float(np.median(ess)), published[2 + 3 * k]),
+        float(np.median(ess)) / published[2 + 3 * k],
         speed,
         slow / speed,
     ]
 
 
-def _honest_row(name: str, method: str, cell: dict[str, Any]) -> list[Any]:
+def _honest_row(name: str, method: str, cell: Cell) -> Row:
     off = np.abs(cell["masses"] - 1 / 3)
     raw = float(np.median(cell["raw"][:, 0]))
     rms = float(np.sqrt(np.mean(off**2)))
@@ -187,11 +181,11 @@ def first_iterations(target: Target, tilt: Tilt, num: int = 1000) -> tuple[np.nd
 
     The momentum is that at the end of an iteration.
     """
-    kernel = HMC(step_size=EPSILON, num_integration_steps=LENGTH, metric="unit", jitter=0)
+    kernel = methods.printed_kernel(EPSILON, LENGTH)
     start = jnp.asarray(target.start, jnp.float32)
     tilted = TiltedTarget.build(target.log_density, start, tilt)
     desired = jnp.full(tilt.num_regions, 1 / tilt.num_regions)
-    gain = Gain(T0)
+    gain = Gain(methods.T0)
 
     def iterate(state: SAHMCState, t: Int[Array, ""]) -> tuple[SAHMCState, tuple[Array, Array]]:
         key = jax.random.fold_in(jax.random.key(0), t)
@@ -207,12 +201,12 @@ def first_iterations(target: Target, tilt: Tilt, num: int = 1000) -> tuple[np.nd
     return np.asarray(position), np.asarray(momentum)
 
 
-def _figure(cells: dict[tuple[str, str], dict[str, Any]]) -> Figure:
+def _figure(cells: dict[tuple[str, str], Cell]) -> Figure:
     """Plot positions and momenta of the first 1000 iterations and draws of set 2, as in figure 1, and our draws."""
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(4, 3, figsize=(11, 14), layout="constrained")
-    tilts = {"HMC": NoTilt(), "SAHMC": StepTilt(EnergyPartition.uniform(0, 20, 2))}
+    tilts = {"HMC": NoTilt(), "SAHMC": StepTilt(EnergyPartition.uniform(*REGIONS))}
     for row, (method, tilt) in zip(axes, tilts.items(), strict=False):
         position, momentum = first_iterations(mixture(*SETS["set 2"]), tilt)
         for ax, values, name in ((row[0], position, "position"), (row[1], momentum, "momentum")):

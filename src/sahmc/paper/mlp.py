@@ -8,14 +8,13 @@ Energies then lie in the printed range.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from sahmc.paper.experiment import Book, Experiment
+from sahmc.paper.experiment import Book, Cell, Experiment, Row, standard_error
 from sahmc.paper.networks import (
     ITERATIONS,
     QUICK,
@@ -33,7 +32,7 @@ N, HIDDEN, PRIOR, NOISE, REACH = 300, 10, 5.0, 1.0, 3.0
 EDGES = (460.0, 560.0, 2.0)
 SWEEP_SETS, SWEEP_SHORTER = 20, 5
 """The number of data sets in the sweep over other settings, and the factor by which its runs are shorter."""
-SWEEP: tuple[dict[str, Any], ...] = (
+SWEEP: tuple[dict[str, int | float], ...] = (
     {},
     {"size": 200},
     {"size": 500},
@@ -119,21 +118,23 @@ def run(book: Book) -> None:
     _sweep(book)
 
 
-def _row(method: str, cell: dict[str, Any], base: dict[str, Any]) -> list[Any]:
+def _row(method: str, cell: Cell, base: Cell) -> Row:
     lower = [float(np.mean(own < base["lowest"][:, 0])) for own in cell["lowest"].T]
     shares = ["-", "-"] if method == "HMC" else lower
     return [*score_row(method, cell["mean"], cell, PUBLISHED.get(method)), *shares, cell["seconds"]]
 
 
-def _printed(book: Book, method: str, scale: int, seeds: int, **setup: Any) -> dict[str, Any]:
-    """Run HMC, SAHMC or NUTS on all data sets at once; ``setup`` holds the settings that a sweep changes."""
-    data, starts = make_data(seeds, setup.get("size", N)), random_starts(seeds, setup.get("hidden", HIDDEN))
-    density = partial(log_density, prior=setup.get("prior", PRIOR))
-    edges = EnergyPartition.uniform(*setup.get("edges", EDGES))
-    return printed_batch(book, density, data, starts, distance, edges, method, scale)
+def _printed(
+    book: Book, method: str, scale: int, seeds: int, size: int = N, hidden: int = HIDDEN, prior: float = PRIOR,
+    edges: tuple[float, float, float] = EDGES,
+) -> Cell:  # fmt: skip
+    """Run HMC, SAHMC or NUTS on all data sets at once; a sweep changes the settings from ``size`` on."""
+    data, starts = make_data(seeds, size), random_starts(seeds, hidden)
+    density = partial(log_density, prior=prior)
+    return printed_batch(book, density, data, starts, distance, EnergyPartition.uniform(*edges), method, scale)
 
 
-def _default(first: int, scale: int, seeds: int) -> dict[str, Any]:
+def _default(first: int, scale: int, seeds: int) -> Cell:
     return default_block(log_density, make_data(seeds), random_starts(seeds), distance, first, scale)
 
 
@@ -143,16 +144,15 @@ def _sweep(book: Book) -> None:
     The energy range is shifted with the lowest energies that HMC finds, as an experimenter would do.
     """
     seeds, scale = min(book.seeds, SWEEP_SETS), QUICK if book.quick else SWEEP_SHORTER
-    rows: list[list[Any]] = []
+    rows: list[Row] = []
     for setup in SWEEP[:2] if book.quick else SWEEP:
         settings = {"size": N, "hidden": HIDDEN, "prior": PRIOR, **setup}
         label = f"sweep-n{settings['size']}-h{settings['hidden']}-p{settings['prior']:g}"
         found = {}
         edges = EDGES
         for method in ("HMC", "SAHMC"):
-            settings["edges"] = edges
-            compute = partial(_printed, book)
-            found[method] = book.cell(f"{label}-{method}", compute, method=method, scale=scale, seeds=seeds, **settings)
+            common = dict(method=method, scale=scale, seeds=seeds, edges=edges)
+            found[method] = book.cell(f"{label}-{method}", partial(_printed, book), **common, **settings)
             low = 10 * np.floor(np.median(found["HMC"]["lowest"][:, 0]) / 10) - 40
             edges = (float(low), float(low) + 100, 2.0)
         gap = found["HMC"]["mean"] - found["SAHMC"]["mean"]
@@ -166,7 +166,7 @@ def _sweep(book: Book) -> None:
                 float(found["HMC"]["mean"].mean()),
                 float(found["SAHMC"]["mean"].mean()),
                 float(gap.mean()),
-                float(gap.std(ddof=1) / np.sqrt(len(gap))) if len(gap) > 1 else float("nan"),
+                standard_error(gap),
                 *(float(found[method]["ess"][:, 1].mean()) for method in ("HMC", "SAHMC")),
                 float(lower),
             ]

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from jaxtyping import PyTree
 
+from sahmc.kernels.hmc import HMC
+from sahmc.kernels.nuts import NUTS
 from sahmc.models.model import Model
-from sahmc.paper.batch import default_on_each, join, measure, nuts_iterations, run_batch, run_nuts
-from sahmc.paper.experiment import Book, ratio
+from sahmc.paper.batch import NUTS_BURN, OfData, default_on_each, join, measure, nuts_iterations, run_batch
+from sahmc.paper.experiment import Book, Cell, Row, standard_error
+from sahmc.paper.methods import printed_kernel
+from sahmc.tilt.gain import Gain
 from sahmc.tilt.partition import EnergyPartition
-from sahmc.tilt.tilts import StepTilt
+from sahmc.tilt.tilts import NoTilt, StepTilt
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,9 +28,7 @@ DATA_SETS_AT_ONCE = 5
 """The number of data sets in a block, whose results are stored together."""
 
 
-def networks(
-    book: Book, printed: Callable[..., dict[str, Any]], ours: Mapping[str, Callable[..., dict[str, Any]]]
-) -> dict[str, dict[str, Any]]:
+def networks(book: Book, printed: Callable[..., Cell], ours: Mapping[str, Callable[..., Cell]]) -> dict[str, Cell]:
     """Run HMC, SAHMC and NUTS on all data sets at once, and ``ours`` in blocks, each of which is stored.
 
     ``printed(method, scale, seeds)`` returns a cell: the results of ``measure``, and the seconds per data set. Each of
@@ -44,14 +47,14 @@ def networks(
 
 
 def default_block(
-    model: Callable[[Any, Any], Any] | Model,
-    data: Any,
+    model: OfData | Model,
+    data: PyTree,
     starts: np.ndarray,
-    quantity: Callable[[Any, Any], Any],
+    quantity: OfData,
     first: int,
     scale: int,
     times: int = 1,
-) -> dict[str, Any]:
+) -> Cell:
     """Run our default on the block of data sets that starts at ``first``.
 
     Each run has ``times`` the gradients of a printed run. ``model`` goes to ``sample_many``; the posterior mean of
@@ -63,28 +66,29 @@ def default_block(
 
 def printed_batch(
     book: Book,
-    density: Callable[[Any, Any], Any],
-    data: Any,
+    density: OfData,
+    data: PyTree,
     starts: np.ndarray,
-    quantity: Callable[[Any, Any], Any],
+    quantity: OfData,
     edges: EnergyPartition,
     method: str,
     scale: int,
-) -> dict[str, Any]:
+) -> Cell:
     """Run HMC, SAHMC or NUTS on all data sets, with the settings the two networks of the paper share.
 
     NUTS gets no more gradients than HMC. ``density(position, data)`` is the log density on one data set. The posterior
     mean of ``quantity(position, data)`` is computed.
     """
     began = time.perf_counter()
-    options: dict[str, Any] = dict(step_size=EPSILON, seed=0, report=_reporter(book, method))
     if method == "NUTS":
-        iterations = nuts_iterations(LENGTH * ITERATIONS // scale)
-        drawn = run_nuts(density, data, starts, iterations=iterations, **options)
+        kernel: HMC | NUTS = NUTS(step_size=EPSILON, metric="unit")
+        length = dict(iterations=nuts_iterations(LENGTH * ITERATIONS // scale), burn=NUTS_BURN, thin=1)
     else:
-        tilt = StepTilt(edges) if method == "SAHMC" else None
-        length: dict[str, Any] = dict(iterations=ITERATIONS // scale, burn=BURN // scale, thin=THIN)
-        drawn = run_batch(density, data, starts, tilt=tilt, steps=LENGTH, t0=T0, **length, **options)
+        kernel = printed_kernel(EPSILON, LENGTH)
+        length = dict(iterations=ITERATIONS // scale, burn=BURN // scale, thin=THIN)
+    tilt = StepTilt(edges) if method == "SAHMC" else NoTilt()
+    report = _reporter(book, method)
+    drawn = run_batch(density, data, starts, kernel, tilt=tilt, gain=Gain(T0), report=report, **length)
     seconds = (time.perf_counter() - began) / len(starts)
     return {**measure(drawn, data, quantity), "seconds": seconds}
 
@@ -108,27 +112,27 @@ def score_columns(score: str) -> tuple[str, ...]:
     return ("method", score, "its standard error", "published", "over published", *ess, "lowest energy")
 
 
-def score_row(method: str, scores: np.ndarray, cell: dict[str, Any], published: tuple[float, ...] | None) -> list[Any]:
+def score_row(method: str, scores: np.ndarray, cell: Cell, published: tuple[float, ...] | None) -> Row:
     """Return the row of a method: score over data sets, effective sample sizes and energy, and published numbers.
 
     ``cell`` is the output of ``measure``; ``published`` holds the score and three effective sample sizes.
     """
     known = published or (float("nan"),) * 4
-    mean, error = float(scores.mean()), float(scores.std(ddof=1) / np.sqrt(len(scores)))
+    mean = float(scores.mean())
     sizes = (float(x) for x in cell["ess"].mean(axis=0))
     return [
         method,
         mean,
-        error,
+        standard_error(scores),
         known[0],
-        ratio(mean, known[0]),
+        mean / known[0],
         *sizes,
         *known[1:4],
         float(cell["lowest"][:, 0].mean()),
     ]
 
 
-def trace_figure(cells: dict[str, dict[str, Any]], which: str) -> Figure:
+def trace_figure(cells: dict[str, Cell], which: str) -> Figure:
     """Plot the energies of one chain of each method on a common scale; ``which`` names the data set."""
     import matplotlib.pyplot as plt
 

@@ -9,7 +9,6 @@ probability on the wrong side of one half.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +16,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from sahmc.models.model import Model
-from sahmc.paper.experiment import Book, Experiment
+from sahmc.paper.batch import OfData
+from sahmc.paper.experiment import Book, Cell, Experiment, Row, standard_error
 from sahmc.paper.networks import default_block, networks, printed_batch, score_columns, score_row, trace_figure
 from sahmc.paper.pima_data import PimaData, load_pima
 from sahmc.tilt.partition import EnergyPartition
@@ -67,7 +67,7 @@ def probability(weights: Float[Array, " dim"], data: Data) -> Float[Array, " tes
     return jax.nn.sigmoid(logit(weights, data[2]))
 
 
-def splits(pima: PimaData, seeds: int) -> tuple[Any, np.ndarray]:
+def splits(pima: PimaData, seeds: int) -> tuple[tuple[Array, ...], np.ndarray]:
     """Split the rows at random ``seeds`` times, and return the ``Data`` of all splits and the test classes.
 
     The first axis of arrays is the split. Predictors are standardised by the training rows.
@@ -105,10 +105,10 @@ def run(book: Book) -> None:
     starts = random_starts(book.seeds)
     edges = EnergyPartition.uniform(*EDGES)
 
-    def printed(method: str, scale: int, seeds: int) -> dict[str, Any]:
+    def printed(method: str, scale: int, seeds: int) -> Cell:
         return printed_batch(book, log_density, data, starts, probability, edges, method, scale)
 
-    def ours(posterior: Any, first: int, scale: int, seeds: int, times: int = 1) -> dict[str, Any]:
+    def ours(posterior: OfData | Model, first: int, scale: int, seeds: int, times: int = 1) -> Cell:
         return default_block(posterior, data, starts, probability, first, scale, times)
 
     variants = {"our default": partial(ours, log_density), APART: partial(ours, model())}
@@ -120,9 +120,9 @@ def run(book: Book) -> None:
     yardstick = np.stack([logistic_regression(*(part[k] for part in arrays)) for k in range(book.seeds)])
     rows = [_row(method, cell, truth) for method, cell in cells.items()]
     wrong = _wrong(yardstick, truth)
-    error = float(wrong.std(ddof=1) / np.sqrt(len(wrong)))
-    rows.append(["logistic regression", float(wrong.mean()), error, *["-"] * (len(rows[0]) - 3)])
-    gaps = [f"{name}: {_gap(_wrong(cells[name]['mean'], truth) - wrong)}" for name in variants]
+    rows.append(["logistic regression", float(wrong.mean()), standard_error(wrong), *["-"] * (len(rows[0]) - 3)])
+    gaps = {name: _wrong(cells[name]["mean"], truth) - wrong for name in variants}
+    listed = "; ".join(f"{name}: {gap.mean():.4f} +- {standard_error(gap):.4f}" for name, gap in gaps.items())
     note = "" if pima.as_published else " NOT the published data."
     book.table(
         "pima",
@@ -134,7 +134,7 @@ def run(book: Book) -> None:
         rows,
         "Means over random splits into 90 % and 10 %. ESS: over the weights of the network, of the draws as they were "
         "made (HMC, SAHMC, NUTS) or of weighted means (our default). Test error less that of the logistic regression "
-        f"on the same split: {'; '.join(gaps)}.{note}",
+        f"on the same split: {listed}.{note}",
     )
     book.picture("pima", trace_figure({name: cells[name] for name in ("HMC", "SAHMC", "NUTS", APART)}, "first split"))
 
@@ -143,11 +143,7 @@ def _wrong(probabilities: np.ndarray, truth: np.ndarray) -> np.ndarray:
     return ((probabilities > 0.5) != truth).mean(axis=1)
 
 
-def _gap(difference: np.ndarray) -> str:
-    return f"{difference.mean():.4f} +- {difference.std(ddof=1) / np.sqrt(len(difference)):.4f}"
-
-
-def _row(method: str, cell: dict[str, Any], truth: np.ndarray) -> list[Any]:
+def _row(method: str, cell: Cell, truth: np.ndarray) -> Row:
     published = PUBLISHED.get(method)
     energy = published[4] if published else float("nan")
     return [*score_row(method, _wrong(cell["mean"], truth), cell, published), energy, cell["seconds"]]

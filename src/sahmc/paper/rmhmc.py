@@ -19,7 +19,7 @@ from sahmc.hamiltonian.riemannian import SoftAbs, fisher_metric
 from sahmc.kernels.hmc import HMC
 from sahmc.kernels.rmhmc import RMHMC
 from sahmc.paper import methods
-from sahmc.paper.experiment import Book, Experiment
+from sahmc.paper.experiment import Book, Cell, Experiment, Row, standard_error
 from sahmc.testing.targets import mixture
 from sahmc.tilt.partition import EnergyPartition
 
@@ -51,9 +51,9 @@ def logistic_regression() -> tuple[PositionFn, Any]:
 def run(book: Book) -> None:
     """Run HMC and Riemannian HMC on both problems, and write the table."""
     draws = DRAWS // (QUICK if book.quick else 1)
-    rows: list[list[Any]] = []
+    rows: list[Row] = []
     for number, (case, kernels) in enumerate(CASES.items()):
-        base: dict[str, Any] = {}
+        base: Cell = {}
         for kernel in kernels:
             label = f"case{number}-{kernel.replace(', ', '-')}"
             cell = book.cell(label, _compute, case=case, kernel=kernel, draws=draws, seeds=book.seeds)
@@ -89,21 +89,17 @@ def run(book: Book) -> None:
     )
 
 
-def _compute(case: str, kernel: str, draws: int, seeds: int) -> dict[str, Any]:
+def _compute(case: str, kernel: str, draws: int, seeds: int) -> Cell:
     density, metric = logistic_regression()
-    start: Any = np.zeros(6)
+    start = np.zeros(6)
     options: dict[str, Any] = {"tilt": "none"}
     target = mixture(-6.0, 4.0)
     if case.startswith("mixture"):
         density, start = target.log_density, target.start
         options = {"tilt": "step", "partition": EnergyPartition.uniform(0, 20, 2)}
     name, shape = kernel.split(", ")
-    chosen: Any = {"Fisher": metric, "SoftAbs": SoftAbs()}.get(shape, shape)
-    spec = (
-        HMC(num_integration_steps=LENGTH, metric=chosen)
-        if name == "HMC"
-        else RMHMC(num_integration_steps=LENGTH, metric=chosen)
-    )
+    kind = HMC if name == "HMC" else RMHMC
+    spec = kind(num_integration_steps=LENGTH, metric={"Fisher": metric, "SoftAbs": SoftAbs()}.get(shape, shape))
     per_iteration, per_second, failed, errors = [], [], [], []
     for seed in (0, *range(seeds)):  # the first run compiles
         result = methods.run_quietly(
@@ -123,7 +119,7 @@ def _compute(case: str, kernel: str, draws: int, seeds: int) -> dict[str, Any]:
     rates = np.array(per_iteration[1:])
     return {
         "per_iteration": float(rates.mean()),
-        "its_error": float(rates.std(ddof=1) / np.sqrt(len(rates))) if len(rates) > 1 else float("nan"),
+        "its_error": standard_error(rates),
         "per_second": float(np.median(per_second[1:])),
         "failed": float(np.mean(failed[1:])),
         "by_masses": by_masses,

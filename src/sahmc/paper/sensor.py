@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from jax.typing import ArrayLike
 
 from sahmc.paper import methods
-from sahmc.paper.experiment import Book, Experiment
+from sahmc.paper.experiment import Book, Cell, Experiment, Row
 from sahmc.results.result import Result
 from sahmc.testing.targets import Target, sensor_network
 from sahmc.tilt.partition import EnergyPartition
@@ -15,7 +16,7 @@ from sahmc.tilt.partition import EnergyPartition
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-EPSILON, LENGTH, T0 = 0.02, 3, 5000
+EPSILON, LENGTH = 0.02, 3
 FIRST, COUNT = -4.0, 19
 ITERATIONS, BURN, QUICK = 2_000_000, 400_000, 40
 NUTS_ITERATIONS = 400_000
@@ -40,7 +41,7 @@ def run(book: Book) -> None:
         for method in METHODS
     }
     truth = sensor_network()
-    rows: list[list[Any]] = [
+    rows: list[Row] = [
         ["reference", "-", "-", "-", *map(float, truth.masses), "-", "-"],
         *(
             [
@@ -73,23 +74,18 @@ def run(book: Book) -> None:
     book.picture("sensor", _figure(cells))
 
 
-def _compute(method: str, scale: int, seeds: int, progressbar: bool) -> dict[str, Any]:
+def _compute(method: str, scale: int, seeds: int, progressbar: bool) -> Cell:
     target = sensor_network()
-    start = TRUE.ravel()
     iterations, burn = ITERATIONS // scale, BURN // scale
     common = dict(chains=seeds, random_seed=0, progressbar=progressbar)
     if method == "our default":
-        return _default(target, start, LENGTH * iterations, seeds, progressbar)
-    if method == "HMC":
-        result = methods.hmc(target.log_density, start, EPSILON, LENGTH, iterations, burn, thin=4, **common)
-    elif method == "SAHMC":
-        edges = EnergyPartition(FIRST + 2.0 * np.arange(COUNT - 1))
-        result = methods.sahmc(
-            target.log_density, start, EPSILON, LENGTH, edges, T0, iterations, burn, thin=4, **common
-        )
-    else:
+        return _default(target, LENGTH * iterations, seeds, progressbar)
+    if method == "NUTS":
         iterations = NUTS_ITERATIONS // scale
-        result = methods.nuts(target.log_density, start, iterations, iterations // 5, **common)
+        result = methods.nuts(target, iterations, iterations // 5, **common)
+    else:
+        edges = EnergyPartition(FIRST + 2.0 * np.arange(COUNT - 1)) if method == "SAHMC" else None
+        result = methods.printed(target, EPSILON, LENGTH, edges, iterations, burn, thin=4, **common)
     every = max(1, result.energy.shape[1] // 5000)
     return {
         "gradients": result.num_gradients / seeds,
@@ -100,22 +96,17 @@ def _compute(method: str, scale: int, seeds: int, progressbar: bool) -> dict[str
     }
 
 
-def _default(
-    target: Target, start: np.ndarray, gradients: int | float, seeds: int, progressbar: bool
-) -> dict[str, Any]:
-    masses, means, seconds, spent = [], [], [], []
-    for seed in range(seeds):
-        result = methods.default(target.log_density, start, gradients, random_seed=seed, progressbar=progressbar)
-        masses.append(result.expectation(target.indicators).mean)
-        means.append(result.expectation().mean)
-        seconds.append(result.settings["sampling_time"])
-        spent.append(result.num_gradients)
+def _default(target: Target, gradients: int, seeds: int, progressbar: bool) -> Cell:
+    def measure(result: Result) -> dict[str, ArrayLike]:
+        return {"masses": result.expectation(target.indicators).mean, "mean": result.expectation().mean}
+
+    found, last = methods.default_runs(target, gradients, seeds, measure, progressbar=progressbar)
     return {
-        "gradients": float(np.mean(spent)),
-        "seconds": float(np.median(seconds)),
-        "masses": np.array(masses),
-        "mean": np.mean(means, axis=0),
-        "scatter": np.asarray(result.resample(5000)),
+        "gradients": float(found["gradients"].mean()),
+        "seconds": float(np.median(found["seconds"])),
+        "masses": found["masses"],
+        "mean": found["mean"].mean(axis=0),
+        "scatter": last.resample(5000),
     }
 
 
@@ -124,7 +115,7 @@ def _own_means(result: Result) -> np.ndarray:
     return np.einsum("cd,cdk->ck", weight / weight.sum(axis=1, keepdims=True), result.draws)
 
 
-def _figure(cells: dict[str, dict[str, Any]]) -> Figure:
+def _figure(cells: dict[str, Cell]) -> Figure:
     """Plot draws of the four sensors, a column for each method, with the true locations dashed.
 
     Draws are unweighted, as in figure 2; only those of our default are weighted.

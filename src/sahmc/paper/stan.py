@@ -9,11 +9,13 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 
-MISSING = "Stan left out: needs R with the package rstan (on Debian: apt install r-cran-rstan)"
+from sahmc.paper.experiment import Book, Cell
+
+METHOD = "Stan NUTS"
+"""The name of the method in tables."""
 
 PROGRAM = """
 data { int K; int D; vector[D] mu[K]; matrix[D, D] root[K]; }
@@ -45,25 +47,23 @@ write(jsonlite::toJSON(list(seconds = seconds, steps = steps, version = stan_ver
 """
 
 
-class Sampled(NamedTuple):
-    """The draws of Stan's chains, and their cost including the warm-up."""
-
-    draws: np.ndarray
-    """The draws after the warm-up, (chain, draw, dim)."""
-    seconds: np.ndarray
-    """The time of each chain, in seconds."""
-    steps: np.ndarray
-    """The number of leapfrog steps of each chain."""
-    version: str
-    """Stan's version."""
-
-
 def has_stan() -> bool:
     """Return whether ``Rscript`` is available and finds rstan."""
     if shutil.which("Rscript") is None:
         return False
     ask = ["Rscript", "-e", "quit(status = !requireNamespace('rstan', quietly = TRUE))"]
     return subprocess.run(ask, check=False, capture_output=True).returncode == 0
+
+
+def with_stan(book: Book, methods: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the methods to run: ``methods``, and Stan if it is here and the version is not the small one."""
+    if book.quick:
+        book.say("  Stan left out of the quick version")
+    elif has_stan():
+        return (*methods, METHOD)
+    else:
+        book.say("  Stan left out: needs R with the package rstan (on Debian: apt install r-cran-rstan)")
+    return methods
 
 
 def sample_mixture(
@@ -74,13 +74,14 @@ def sample_mixture(
     iterations: int,
     burn: int,
     chains: int,
-) -> Sampled:
+) -> tuple[np.ndarray, Cell]:
     """Run Stan's NUTS on a mixture of Gaussians of equal weight, each chain from ``start``.
 
     ``centres`` are (mode, dim), ``covariances`` (mode, dim, dim). The first ``burn`` of all ``iterations`` are Stan's
-    warm-up. The compiled program stays in ``folder``.
+    warm-up. The compiled program stays in ``folder``. Return the draws after the warm-up, (chain, draw, dim), and the
+    costs of a chain with its warm-up: the median of the seconds, the mean of the leapfrog steps; also Stan's version.
     """
-    given: dict[str, Any] = dict(
+    given = dict(
         K=len(centres),
         D=centres.shape[1],
         mu=centres.tolist(),
@@ -102,4 +103,5 @@ def sample_mixture(
     draws = np.fromfile(folder / "draws.bin", np.float32).reshape(chains, -1, centres.shape[1])
     (folder / "draws.bin").unlink()
     told = json.loads((folder / "told.json").read_text())
-    return Sampled(draws, np.array(told["seconds"]), np.array(told["steps"]), str(told["version"][0]))
+    costs = {"seconds": float(np.median(told["seconds"])), "gradients": float(np.mean(told["steps"]))}
+    return draws, {**costs, "stan": str(told["version"][0])}

@@ -7,13 +7,13 @@ the benefit of a step size for each level. The last row adds jumps between the m
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
+from jaxtyping import PyTree
 
 from sahmc.paper import methods, mlp, pima
-from sahmc.paper.batch import default_on_each
-from sahmc.paper.experiment import Book, Experiment
+from sahmc.paper.batch import OfData, default_on_each
+from sahmc.paper.experiment import Book, Cell, Experiment, Row, standard_error
 from sahmc.paper.networks import ITERATIONS, LENGTH
 from sahmc.paper.pima_data import NoDataError, load_pima
 from sahmc.testing.targets import Target, eight_modes, mixture, sensor_network
@@ -22,7 +22,8 @@ GRADIENTS, QUICK = 2_000_000, 10
 QUICK_TARGETS = ("mixture set 2", "sensor network")
 SETS, SPLITS = 5, 3
 """The numbers of data sets of the simulated network and of splits of the Pima data."""
-TILTS: dict[str, dict[str, Any]] = {
+Options = dict[str, str | bool]
+TILTS: dict[str, Options] = {
     "step": {"tilt": "step", "jumps": False},
     "linear": {"tilt": "linear", "jumps": False},
     "tempered": {"jumps": False},
@@ -50,7 +51,7 @@ def run(book: Book) -> None:
 
 
 def _known_answers(book: Book, scale: int) -> None:
-    rows: list[list[Any]] = []
+    rows: list[Row] = []
     for number, (name, target) in enumerate(targets().items()):
         if book.quick and name not in QUICK_TARGETS:
             continue
@@ -79,14 +80,14 @@ def _known_answers(book: Book, scale: int) -> None:
     )
 
 
-def _masses(target: Target, options: dict[str, Any], gradients: int, seeds: int, tilt: str) -> dict[str, Any]:
+def _masses(target: Target, options: Options, gradients: int, seeds: int, tilt: str) -> Cell:
     return methods.default_masses(target, gradients, seeds, **options)
 
 
 def _networks(book: Book, scale: int) -> None:
     """Measure loss or test error and the lowest energy, on the first data sets of each network."""
     sets, splits = (1, 1) if book.quick else (SETS, SPLITS)
-    problems: dict[str, Any] = {
+    problems: dict[str, tuple[OfData, PyTree, np.ndarray, OfData, int, np.ndarray | None]] = {
         "mlp": (mlp.log_density, mlp.make_data(200), mlp.random_starts(200), mlp.distance, sets, None)
     }
     try:
@@ -94,17 +95,16 @@ def _networks(book: Book, scale: int) -> None:
         problems["pima"] = (pima.log_density, data, pima.random_starts(100), pima.probability, splits, truth)
     except NoDataError as reason:
         book.say(f"  pima left out: {reason}")
-    rows: list[list[Any]] = []
-    for name, (model, data, starts, quantity, count, truth) in problems.items():
+    rows: list[Row] = []
+    for name, (model, data, starts, quantity, count, classes) in problems.items():
         for tilt, options in TILTS.items():
             label = f"{name}-{tilt.split(' (')[0].replace(', ', '-')}"
-            compute = partial(_on_each, (model, data, starts, quantity), options)
+            compute = partial(_on_each, model, data, starts, quantity, options)
             cell = book.cell(label, compute, gradients=LENGTH * ITERATIONS // scale, sets=count, tilt=tilt)
-            score = cell["mean"] if truth is None else ((cell["mean"] > 0.5) != truth[:count]).mean(axis=1)
-            error = float(score.std(ddof=1) / np.sqrt(count)) if count > 1 else float("nan")
+            score = cell["mean"] if classes is None else ((cell["mean"] > 0.5) != classes[:count]).mean(axis=1)
             least = float(np.median(cell["ess"][:, 0]))
             low, seconds = float(cell["lowest"][:, 0].mean()), cell["seconds"]
-            rows.append([name, str(count), tilt, float(score.mean()), error, least, low, seconds])
+            rows.append([name, str(count), tilt, float(score.mean()), standard_error(score), least, low, seconds])
     book.table(
         "tilts-networks",
         (
@@ -122,8 +122,10 @@ def _networks(book: Book, scale: int) -> None:
     )
 
 
-def _on_each(problem: tuple[Any, ...], options: dict[str, Any], gradients: int, sets: int, tilt: str) -> dict[str, Any]:
-    model, data, starts, quantity = problem
+def _on_each(
+    model: OfData, data: PyTree, starts: np.ndarray, quantity: OfData, options: Options, gradients: int, sets: int,
+    tilt: str,
+) -> Cell:  # fmt: skip
     return default_on_each(model, data, starts, quantity, gradients, range(sets), **options)
 
 

@@ -7,19 +7,19 @@ barrier does not carry a chain across it.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from sahmc.paper import methods
-from sahmc.paper.experiment import Book, Experiment
+from sahmc.paper.experiment import Book, Cell, Experiment, Row
 from sahmc.testing.targets import Target, eight_modes, mixture, sensor_network
 from sahmc.tilt.partition import EnergyPartition
 
 ITERATIONS, BURN, QUICK = 500_000, 100_000, 20
 QUICK_CASES = ("mixture set 2", "eight modes, d = 11, edge 5")
-FIRST, T0, WIDTH = 500, 5000, 2.0
-"""The number of iterations of the first stage ("a few hundreds"), and the printed gain and bandwidth."""
+FIRST, WIDTH = 500, 2.0
+"""The number of iterations of the first stage ("a few hundreds"), and the printed bandwidth."""
 
 
 class Case(NamedTuple):
@@ -56,7 +56,7 @@ def _height(dim: int, edge: float) -> str:
 def run(book: Book) -> None:
     """Run SAHMC on the printed partition and on one from a first stage, and our default; write the table."""
     scale = QUICK if book.quick else 1
-    rows: list[list[Any]] = []
+    rows: list[Row] = []
     for number, (name, case) in enumerate(cases().items()):
         if book.quick and name not in QUICK_CASES:
             continue
@@ -89,7 +89,7 @@ def run(book: Book) -> None:
     )
 
 
-def _compute(case: Case, method: str, iterations: int, burn: int, seeds: int, progressbar: bool) -> dict[str, Any]:
+def _compute(case: Case, method: str, iterations: int, burn: int, seeds: int, progressbar: bool) -> Cell:
     if method.startswith("automatic"):
         found = methods.default_masses(case.target, case.length * iterations, seeds)
         return {**found, "range": f"T = 1 to {found['top']:.3g}"}
@@ -97,15 +97,13 @@ def _compute(case: Case, method: str, iterations: int, burn: int, seeds: int, pr
     if method == "printed partition":
         runs = [(case.printed, seeds, 0)]
     else:
-        first = methods.hmc(
-            target.log_density, target.start, *printed, FIRST + 1, 1, chains=seeds, random_seed=1, progressbar=False
-        )
+        first = methods.printed(target, *printed, None, FIRST + 1, 1, chains=seeds, random_seed=1, progressbar=False)
         runs = [(partition_of(energy), 1, seed) for seed, energy in enumerate(first.energy)]
     masses, gradients = [], 0.0
     for partition, chains, seed in runs:
-        result = methods.sahmc(
-            target.log_density, target.start, *printed, partition, T0, iterations, burn, chains=chains, thin=4,
-            random_seed=seed, progressbar=progressbar,
+        result = methods.printed(
+            target, *printed, partition, iterations, burn, thin=4, chains=chains, random_seed=seed,
+            progressbar=progressbar,
         )  # fmt: skip
         masses.append(methods.own_masses(result.draws, result.log_weight, target))
         gradients += result.num_gradients / seeds

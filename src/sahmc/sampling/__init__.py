@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Array, Key
@@ -31,34 +31,34 @@ from sahmc.warmup.warmup import WarmedUp, warm_up
 
 @with_hints
 def sample(
-    model: Any = None,
-    initvals: Any = None,
+    model: object = None,
+    initvals: object = None,
     *,
-    model_args: tuple[Any, ...] = (),
-    model_kwargs: Mapping[str, Any] | None = None,
+    model_args: tuple[object, ...] = (),
+    model_kwargs: Mapping[str, object] | None = None,
     draws: int | np.integer = Settings.draws,
     tune: int | np.integer = Settings.tune,
     chains: int | np.integer = Settings.chains,
-    random_seed: Any = None,
+    random_seed: object = None,
     target_accept: float = Settings.target_accept,
     kernel: str | Kernel = Settings.kernel,
     tilt: str | Tilt = Settings.tilt,
     partition: EnergyPartition | TemperatureLadder | None = None,
     gain: Gain | float | int | None = None,
-    desired: Any = None,
+    desired: object = None,
     theta: Literal["shared", "per-chain"] = Settings.theta,
     adapt: Literal["tune", "always"] = Settings.adapt,
     thin: int | np.integer = Settings.thin,
     jumps: bool = Settings.jumps,
     reference: bool = Settings.reference,
-    symmetries: Any = Settings.symmetries,
+    symmetries: object = Settings.symmetries,
     keep: PositionFn | None = None,
     save_warmup: bool = Settings.save_warmup,
     until: Precision | None = None,
     max_time: float | int | None = None,
     max_gradients: float | int | None = None,
     checkpoint: str | Path | None = None,
-    devices: Any = None,
+    devices: object = None,
     check: Literal["serial"] | None = None,
     progressbar: bool = True,
     callback: Callable[[Progress], None] | None = None,
@@ -211,7 +211,7 @@ def resume(
     checkpoint: str | Path,
     *,
     draws: int | np.integer | None = None,
-    devices: Any = None,
+    devices: object = None,
     check: Literal["serial"] | None = None,
     progressbar: bool = True,
     callback: Callable[[Progress], None] | None = None,

@@ -5,21 +5,27 @@ from __future__ import annotations
 import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future
-from typing import Any, NamedTuple
+from concurrent.futures import BrokenExecutor
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import cloudpickle
 
 from sahmc._support.processes import Processes, portable
 
-Call = Callable[[], Any]
-"""A call without arguments."""
+T = TypeVar("T")
+
+
+class Pool(Protocol):
+    """An executor: what it returns for a call has a method ``result``."""
+
+    def submit(self, fn: Callable[..., object], /, *args: object) -> Any:
+        """Begin a call."""
 
 
 class DataSetError(RuntimeError):
     """The error that ``sample_many`` raises for failed data sets, after all others have finished."""
 
-    def __init__(self, message: str, results: Sequence[Any] = ()):
+    def __init__(self, message: str, results: Sequence[object] = ()):
         super().__init__(message)
         self.results = list(results)
         """The results in the order of the data sets, with an exception in place of each failure."""
@@ -34,7 +40,7 @@ class Raised(NamedTuple):
     """Its name and message, for when it cannot be unpickled."""
 
 
-def make_calls(calls: Sequence[Call], pool: Executor | Any, done: Callable[[], None]) -> list[Any]:
+def make_calls(calls: Sequence[Callable[[], T]], pool: Pool | None, done: Callable[[], None]) -> list[T | Exception]:
     """Make calls, and return, in order, the value or the exception of each.
 
     If ``pool`` is None, the calls are made here, one after the other; otherwise through that executor. ``done`` is
@@ -42,7 +48,7 @@ def make_calls(calls: Sequence[Call], pool: Executor | Any, done: Callable[[], N
     """
     if pool is None:
         return [_made(call, done) for call in calls]
-    outcomes: dict[int, Any] = {}
+    outcomes: dict[int, T | Exception] = {}
     packed: dict[int, bytes] = {}
     for i, call in enumerate(calls):
         try:
@@ -56,13 +62,14 @@ def make_calls(calls: Sequence[Call], pool: Executor | Any, done: Callable[[], N
         found, lost = _once_more(pool, {i: packed[i] for i in lost}, list(lost.values()), done)
         outcomes |= found
     for i, loss in lost.items():
-        outcomes[i] = RuntimeError(f"it was lost in two attempts, by {type(loss).__name__}: {loss}")
-        outcomes[i].__cause__ = loss
+        twice = RuntimeError(f"it was lost in two attempts, by {type(loss).__name__}: {loss}")
+        twice.__cause__ = loss
+        outcomes[i] = twice
         done()
     return [outcomes[i] for i in range(len(calls))]
 
 
-def _made(call: Call, done: Callable[[], None]) -> Any:
+def _made(call: Callable[[], T], done: Callable[[], None]) -> T | Exception:
     """Make a call, and return its outcome, possibly an exception."""
     try:
         return call()
@@ -73,12 +80,12 @@ def _made(call: Call, done: Callable[[], None]) -> Any:
 
 
 def _through(
-    pool: Executor | Any, calls: Mapping[int, bytes], attempt: int, done: Callable[[], None]
+    pool: Pool, calls: Mapping[int, bytes], attempt: int, done: Callable[[], None]
 ) -> tuple[dict[int, Any], dict[int, Exception]]:
     """Make calls through an executor, and return the outcomes, and the errors by which it lost the others."""
     outcomes: dict[int, Any] = {}
     lost: dict[int, Exception] = {}
-    futures: dict[int, Future[Any]] = {}
+    futures = {}
     for i, call in calls.items():
         try:
             futures[i] = pool.submit(_unpacked, call, attempt)
@@ -104,7 +111,7 @@ def _error(raised: Raised) -> Exception:
 
 
 def _once_more(
-    pool: Executor | Any, calls: Mapping[int, bytes], errors: Sequence[Exception], done: Callable[[], None]
+    pool: Pool, calls: Mapping[int, bytes], errors: Sequence[Exception], done: Callable[[], None]
 ) -> tuple[dict[int, Any], dict[int, Exception]]:
     """Make the calls that an executor lost again, in processes of our own if it is broken for good.
 
@@ -125,7 +132,7 @@ def _once_more(
         return _through(own, calls, 2, done)
 
 
-def _unpacked(call: bytes, attempt: int) -> Any:
+def _unpacked(call: bytes, attempt: int) -> object:
     """Make a pickled call from another process, and return its outcome; an exception is pickled again.
 
     The attempt number makes a second attempt a new call for Dask, which would otherwise return its cached outcome.

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
+from sahmc._support.types import Position
 from sahmc._support.validate import require
 from sahmc.engine.plan import Plan
 from sahmc.engine.start import Prepared, prepare, prepare_at
@@ -29,7 +30,7 @@ ADVICE = "pass a result of such a model, or positions in its place"
 class Earlier:
     """The parts of an earlier run from which another starts, kept in a form that ``resume`` can store."""
 
-    starts: Any
+    starts: Position
     """The draws from which chains start, arrays (chain, ...) in the structure of a draw."""
     whole: bool
     """Whether these are positions; otherwise they are variables of a model or values of ``keep``."""
@@ -39,7 +40,7 @@ class Earlier:
     """The outcome of its warm-up; None if no other run can use it, or it is no longer there."""
 
 
-def as_earlier(initvals: Any, chains: int, rng_key: Key[Array, ""]) -> Any:
+def as_earlier(initvals: object, chains: int, rng_key: Key[Array, ""]) -> object:
     """Return initvals; for a result, the parts needed, with ``chains`` draws resampled to equal weight."""
     if not isinstance(initvals, Result):
         return initvals
@@ -57,7 +58,7 @@ def as_earlier(initvals: Any, chains: int, rng_key: Key[Array, ""]) -> Any:
     return Earlier(starts, whole, frozenset(named(draws.values)), known)
 
 
-def prepare_from(model: Model, plan: Plan, initvals: Any, rng_key: Key[Array, ""]) -> Prepared:
+def prepare_from(model: Model, plan: Plan, initvals: object, rng_key: Key[Array, ""]) -> Prepared:
     """Prepare a run as ``prepare`` does; ``initvals`` may also be an earlier run, whose draws give the starts."""
     if not isinstance(initvals, Earlier):
         return prepare(model, plan, initvals, rng_key)
@@ -81,7 +82,7 @@ def prepare_from(model: Model, plan: Plan, initvals: Any, rng_key: Key[Array, ""
         raise ValueError(f"{MUST}; got {got}. To fix it, {ADVICE}.") from error
 
 
-def with_earlier(ready: Prepared, initvals: Any) -> Prepared:
+def with_earlier(ready: Prepared, initvals: object) -> Prepared:
     """Return a run that uses the warm-up of the run it starts from, if there is one and it fits."""
     known = initvals.known if isinstance(initvals, Earlier) else None
     if known is None or not may_serve(known, ready.plan):
@@ -89,7 +90,7 @@ def with_earlier(ready: Prepared, initvals: Any) -> Prepared:
     return ready._replace(plan=dataclasses.replace(ready.plan, earlier=known))
 
 
-def _shapes(position: Any) -> list[str]:
+def _shapes(position: Position) -> list[str]:
     """Return the names of the variables of a position, each with its shape."""
     return [f"{name} {np.shape(leaf)}" for name, leaf in named(position).items()]
 

@@ -6,8 +6,7 @@ import dataclasses
 import inspect
 import math
 import warnings
-from collections.abc import Callable, Mapping
-from concurrent.futures import Executor
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from sahmc._support.processes import Processes
+from sahmc._support.types import PositionFn
 from sahmc._support.validate import as_path, as_rng, require, require_count, require_flag, require_writable
 from sahmc.models.convert import has_sites, is_of_numpyro
 from sahmc.models.model import Model
@@ -23,8 +23,10 @@ from sahmc.progress.display import progress
 from sahmc.progress.progress import Progress
 from sahmc.results.result import Result
 from sahmc.sampling import sample
-from sahmc.sampling.collect import DataSetError, make_calls
+from sahmc.sampling.collect import DataSetError, Pool, make_calls
 
+Options = Mapping[str, Any]
+"""Arguments of ``sample`` by name."""
 OURS = ("model_args", "model_kwargs", "callback", "checkpoint", "progressbar")
 """The arguments of ``sample`` that are set for each data set."""
 MOST_LINES = 20
@@ -34,14 +36,14 @@ DATA_SETS = "data sets"
 
 
 def sample_many(
-    model: Callable[..., Any] | Model,
-    datasets: Any,
-    initvals: Any = None,
+    model: Callable[..., object] | Model,
+    datasets: Sequence[object],
+    initvals: object = None,
     *,
-    each: Any = None,
-    random_seed: Any = None,
+    each: Sequence[Options] | None = None,
+    random_seed: int | np.integer | np.random.Generator | None = None,
     cores: int | None = None,
-    executor: Executor | Any = None,
+    executor: Pool | None = None,
     checkpoint: str | Path | None = None,
     errors: Literal["raise", "return"] = "raise",
     progressbar: bool = True,
@@ -132,7 +134,7 @@ def sample_many(
     return results
 
 
-def _checked(each: Any, num: int) -> list[Mapping[str, Any]]:
+def _checked(each: Sequence[Options] | None, num: int) -> list[Options]:
     """Return the arguments of each of ``num`` data sets; ``each`` is the user's argument."""
     if each is None:
         return [{}] * num
@@ -143,7 +145,7 @@ def _checked(each: Any, num: int) -> list[Mapping[str, Any]]:
     return list(each)
 
 
-def _raise(results: list[Any]) -> None:
+def _raise(results: list[Result | Exception]) -> None:
     """Raise one error for all failed data sets, if any."""
     failed = {i: found for i, found in enumerate(results) if isinstance(found, Exception)}
     if not failed:
@@ -158,7 +160,7 @@ def _raise(results: list[Any]) -> None:
     raise DataSetError(f"{head} error:\n{lines}\n{todo}", results) from first
 
 
-def _warn(results: list[Any]) -> None:
+def _warn(results: list[Result | Exception]) -> None:
     """Give a warning about data sets that failed or have findings."""
     lines = []
     for i, found in enumerate(results):
@@ -182,12 +184,12 @@ def _lines(lines: list[str]) -> str:
     return "\n".join(lines[:MOST_LINES] + ["  - ..."] * (len(lines) > MOST_LINES))
 
 
-def _one(model: Callable[..., Any] | Model, data: Any, options: Mapping[str, Any]) -> Result:
+def _one(model: Callable[..., object] | Model, data: object, options: Options) -> Result:
     """Return the result of one data set."""
     args = data if isinstance(data, tuple) else () if isinstance(data, dict) else (data,)
     kwargs = data if isinstance(data, dict) else {}
 
-    def given(function: Callable[..., Any]) -> Callable[[Any], Any]:
+    def given(function: Callable[..., object]) -> PositionFn:
         _require_data(function, args, kwargs)
         return lambda x: function(x, *args, **kwargs)
 
@@ -196,7 +198,7 @@ def _one(model: Callable[..., Any] | Model, data: Any, options: Mapping[str, Any
         if isinstance(model, Model):
             name = "log_likelihood" if model.has_prior else "log_density"
             change: dict[str, Any] = {name: given(getattr(model, name))}
-            posterior: Any = dataclasses.replace(model, **change)
+            posterior: object = dataclasses.replace(model, **change)
         elif _is_of_numpyro(model, args, kwargs):
             return sample(model, model_args=args, model_kwargs=kwargs, progressbar=False, **options)
         else:
@@ -204,7 +206,7 @@ def _one(model: Callable[..., Any] | Model, data: Any, options: Mapping[str, Any
         return sample(posterior, progressbar=False, **options)
 
 
-def _is_of_numpyro(model: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+def _is_of_numpyro(model: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object]) -> bool:
     """Tell whether a model is a NumPyro model, a function of the data alone."""
     try:
         return is_of_numpyro(model, args, kwargs)
@@ -214,7 +216,7 @@ def _is_of_numpyro(model: Callable[..., Any], args: tuple[Any, ...], kwargs: Map
         return False
 
 
-def _require_data(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+def _require_data(function: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
     """Raise ``ValueError`` for a function that cannot be called with a position and the data."""
     try:
         signature = inspect.signature(function)

@@ -7,7 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -23,7 +23,7 @@ from sahmc.engine.interrupts import Interrupts
 from sahmc.engine.limits import FEWEST_DRAWS, Limits
 from sahmc.engine.live import Live
 from sahmc.engine.loop import chunk_capacity
-from sahmc.engine.move import Schedule
+from sahmc.engine.move import Draw, Schedule
 from sahmc.engine.plan import Plan
 from sahmc.engine.stage import StageResult, StageRunner
 from sahmc.engine.start import Prepared, start_chains
@@ -39,10 +39,12 @@ from sahmc.results.findings.symmetry import check_symmetry
 from sahmc.results.findings.words import ERROR
 from sahmc.results.records import DrawRecord, Finding, RunRecord, ThetaRecord, ThetaTrace
 from sahmc.results.result import Result
-from sahmc.sampling.drawn import bridge, draw_record
 from sahmc.symmetry.known import as_data
 from sahmc.symmetry.maps import Symmetry
+from sahmc.tilt.bridge import bridge_to_reference
+from sahmc.tilt.importance import log_normalise
 from sahmc.tilt.tilts import TemperedTilt, Tilt
+from sahmc.warmup.reference import Beside
 from sahmc.warmup.tempered import WarmupContext
 from sahmc.warmup.warm_start import warm_start
 from sahmc.warmup.warmup import WarmedUp, warm_up
@@ -150,7 +152,7 @@ class Run:
     """Whether to show progress bars."""
     callback: Callable[[Progress], None] | None
     """The function that receives the progress."""
-    seed: Any
+    seed: object
     """The seed, as recorded."""
     where: Devices
     """The devices on which chains move."""
@@ -207,7 +209,7 @@ class Run:
         """Whether errors may be raised: a folder holds the draws, or other processes must learn of the error."""
         return isinstance(self.journal, DiskJournal) or jax.process_count() > 1
 
-    def is_complete(self, outcome: Outcome) -> None:
+    def note_complete(self, outcome: Outcome) -> None:
         """Note that a pass is complete with the draws it has."""
         try:
             self.journal.aim(outcome.number, outcome.drawn.so_far.rows)
@@ -335,7 +337,7 @@ class Run:
         )
         try:
             if warm.beside is not None and whole and self.ready.plan.adapt == "tune":
-                record = dataclasses.replace(record, bridge=bridge(record, warm.beside, positions))
+                record = dataclasses.replace(record, bridge=_bridge(record, warm.beside, positions))
         except Exception as error:
             failed = (*failed, not_examined("The evidence by bridges", error))
         try:
@@ -366,7 +368,7 @@ class Run:
         except Exception as error:
             return records(None), (failure("The variables could not be made of the positions", error),)
 
-    def _settings(self, warm: WarmedUp, drawn: StageResult, seconds: float, whole: bool) -> dict[str, Any]:
+    def _settings(self, warm: WarmedUp, drawn: StageResult, seconds: float, whole: bool) -> dict[str, object]:
         """Return the arguments of the run, the values it used, and versions, in a form that JSON can hold.
 
         ``whole`` says that the variables of the model were kept.
@@ -419,3 +421,35 @@ def _ends(tilt: Tilt, visits: np.ndarray) -> tuple[int, int]:
     if isinstance(tilt, TemperedTilt) or not seen.size:
         return 0, tilt.num_regions - 1
     return int(seen[0]), int(seen[-1])
+
+
+def draw_record(draws: Draw, unpack: Unpacker | None, normalise: bool) -> DrawRecord:
+    """Return draws (draw, chain, ...) as a record (chain, draw, ...); positions on disk stay there.
+
+    ``unpack`` turns positions into variables; it is None if ``keep`` has replaced them. ``normalise`` makes the weights
+    sum to 1.
+    """
+    position = jax.tree.map(lambda x: np.swapaxes(x, 0, 1), draws.position)
+    rest = jax.tree.map(lambda x: np.ascontiguousarray(np.swapaxes(x, 0, 1)), draws._replace(position=None))
+    leaves, structure = jax.tree.flatten(position if unpack is None else unpack.all(position))
+    return DrawRecord(
+        leaves=tuple(leaves),
+        structure=structure,
+        energy=rest.energy,
+        log_density=-rest.total_energy,
+        region=rest.region,
+        log_weight=log_normalise(rest.log_weight) if normalise else rest.log_weight,
+        acceptance_rate=rest.acceptance_rate,
+        diverging=rest.diverging,
+        tree_depth=rest.tree_depth,
+    )
+
+
+def _bridge(record: RunRecord, beside: Beside, positions: np.ndarray) -> tuple[float, float]:
+    """Return the log integral of the density and its error, by a bridge to the reference ``beside`` the ladder.
+
+    ``positions`` are the draws as vectors, (chain, draw, dim).
+    """
+    low = -np.asarray(record.draws.log_density, float) - beside.reference.energies(positions)
+    found = bridge_to_reference(low, record.weight, beside.high)
+    return float(found.mean), float(found.mcse)

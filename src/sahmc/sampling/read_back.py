@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.tree_util import PyTreeDef
 
 from sahmc.checkpoint.journal import DiskJournal, Journal
 from sahmc.checkpoint.packing import pack, unpack
@@ -18,8 +19,7 @@ from sahmc.models.model import Labels
 from sahmc.models.positions import Unpacker
 from sahmc.results.records import DrawRecord, ModeAssignment, Rejuvenated, RunRecord
 from sahmc.results.result import Result
-from sahmc.sampling.drawn import draw_record
-from sahmc.sampling.outcome import Outcome, Run
+from sahmc.sampling.outcome import Outcome, Run, draw_record
 
 APART = ("draws", "warmup_draws", "labels")
 """The parts of a record that are stored differently: draws have their own file, and labels come from the model."""
@@ -28,11 +28,11 @@ APART = ("draws", "warmup_draws", "labels")
 class Resting:
     """The run behind a result that was read back; it is repeated only when the result needs it."""
 
-    def __init__(self, run: Run, wake: Callable[[], Live], further: Callable[..., Any]):
+    def __init__(self, run: Run, wake: Callable[[], Live], further: Callable[..., Result]):
         self.has_positions, self.predictor = run.kept is None, run.ready.predictor
         self._wake, self._further = wake, further
 
-    def extend(self, draws: int, progressbar: bool) -> Any:
+    def extend(self, draws: int, progressbar: bool) -> Result:
         """Return the result of the same run with ``draws`` more draws of each chain."""
         return self._further(draws, progressbar)
 
@@ -55,7 +55,7 @@ class Resting:
         return getattr(self._live, name)
 
 
-def keep_result(outcome: Outcome, journal: Journal, asked: Mapping[str, Any], record: RunRecord) -> None:
+def keep_result(outcome: Outcome, journal: Journal, asked: Mapping[str, object], record: RunRecord) -> None:
     """Store the record of a complete run in its folder, if it has one, for ``read_back``.
 
     ``asked`` holds the requests to the run that its journal does not know, in a form that JSON can hold.
@@ -84,7 +84,7 @@ def keep_result(outcome: Outcome, journal: Journal, asked: Mapping[str, Any], re
 
 
 def read_back(
-    run: Run, asked: Mapping[str, Any], wake: Callable[[], Live], further: Callable[..., Result]
+    run: Run, asked: Mapping[str, object], wake: Callable[[], Live], further: Callable[..., Result]
 ) -> Result | None:
     """Return the result of a complete run; None if it is incomplete, damaged, or more is requested now.
 
@@ -101,7 +101,7 @@ def read_back(
     return Result(record, Resting(run, wake, partial(further, record.draws.energy.shape[1])))
 
 
-def _record(run: Run, asked: Mapping[str, Any], about: Mapping[str, Any]) -> RunRecord | None:
+def _record(run: Run, asked: Mapping[str, object], about: Mapping[str, Any]) -> RunRecord | None:
     """Return the record of a run from its draws and the stored ``about``; None if the draws are missing."""
     if about["asked"] != asked:
         return None
@@ -119,6 +119,6 @@ def _record(run: Run, asked: Mapping[str, Any], about: Mapping[str, Any]) -> Run
     )
 
 
-def _variables(unpacker: Unpacker, example: jax.Array) -> Any:
+def _variables(unpacker: Unpacker, example: jax.Array) -> PyTreeDef:
     """Return the pytree structure of the variables that a vector stands for."""
     return jax.tree.structure(jax.eval_shape(unpacker, example))

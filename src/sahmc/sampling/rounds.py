@@ -61,7 +61,7 @@ def draw_in_rounds(
             outcome, lacking = outcome.with_failure("A further round of draws", error), []
             break
     if outcome.may_go_on():
-        run.is_complete(outcome)
+        run.note_complete(outcome)
     return outcome, [*_lacking(lacking, limits, run.presses.ended), *_cut_short(outcome, run.ready.plan.draws, limits)]
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal
 
 import jax
 import numpy as np
@@ -29,7 +29,7 @@ from sahmc.engine.live import Live
 from sahmc.engine.memory import MANY, numbers_of, require_memory
 from sahmc.engine.plan import Plan, make_plan
 from sahmc.engine.settings import Settings
-from sahmc.engine.start import parse_seed
+from sahmc.engine.start import Prepared, parse_seed
 from sahmc.engine.symmetries import check_symmetries, with_symmetries
 from sahmc.models.convert import as_model, model_in_context
 from sahmc.models.energy import trace_keep
@@ -49,15 +49,15 @@ from sahmc.sampling.rounds import draw_in_rounds
 class Request:
     """What a call asks for. A run in a folder keeps it, so that the call can be repeated."""
 
-    model: Any
+    model: object
     """The model, as the user gave it."""
-    initvals: Any
+    initvals: object
     """The starts, as the user gave them, or the parts of an earlier run."""
     settings: Settings
     """How to draw."""
-    model_args: tuple[Any, ...] = ()
+    model_args: tuple[object, ...] = ()
     """The positional arguments of the model."""
-    model_kwargs: Mapping[str, Any] | None = None
+    model_kwargs: Mapping[str, object] | None = None
     """The keyword arguments of the model."""
     until: Precision | None = None
     """The target precision; None if the number of draws is fixed."""
@@ -67,7 +67,7 @@ class Request:
     """The maximum number of gradients."""
 
     @classmethod
-    def stored(cls, checkpoint: str | Path, draws: int | np.integer | None) -> tuple[Request, Any]:
+    def stored(cls, checkpoint: str | Path, draws: int | np.integer | None) -> tuple[Request, object]:
         """Return the request of the run in a folder, and its seed; with ``draws``, this number and no limits."""
         stored = stored_arguments(checkpoint)
         seed = stored.pop("random_seed")
@@ -80,7 +80,7 @@ class Request:
         return request, seed
 
     @property
-    def arguments(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, object]:
         """The request as arguments of ``sample``."""
         own = dict(vars(self))
         settings = own.pop("settings")
@@ -120,7 +120,7 @@ class Session:
             keep_result(outcome, self.run.journal, self._asked(), result.record)  # which has changed
         return result
 
-    def _asked(self) -> dict[str, Any]:
+    def _asked(self) -> dict[str, object]:
         """Return what the run was asked for beyond its identity, in a form that JSON can hold."""
         most = [repr(self.limits.max_time), repr(self.limits.max_gradients)]
         return {"draws": [list(goal) for goal in self.run.journal.asked], "until": repr(self.until), "limits": most}
@@ -154,33 +154,12 @@ class Session:
         return warned(result)
 
 
-class Checked(NamedTuple):
-    """A request whose arguments are checked, as far as they can be without a position."""
-
-    request: Request
-    """The request."""
-    model: Model
-    """The model in the form that the sampler uses."""
-    plan: Plan
-    """The plan that follows from the settings."""
-    limits: Limits
-    """The time and the gradients the call may take, counted from now."""
-    where: Devices
-    """The devices on which chains move."""
-    seed: Any
-    """The seed, as recorded."""
-    rng_key: Key[Array, ""]
-    """The key that it stands for."""
-    checkpoint: str | Path | None
-    """The folder in which the run is recorded."""
-
-
 def make(
     request: Request,
-    random_seed: Any,
+    random_seed: object,
     *,
     checkpoint: str | Path | None = None,
-    devices: Any = None,
+    devices: object = None,
     check: Literal["serial"] | None = None,
     progressbar: bool = True,
     callback: Callable[[Progress], None] | None = None,
@@ -190,19 +169,6 @@ def make(
     keep_programs()
     require_flag(progressbar, "progressbar")
     require_function(callback, "callback", "a Progress")
-    checked = _check(request, random_seed, checkpoint, devices, check)
-    presses = Interrupts()
-    with jax.default_device(checked.where.first), interrupts(presses), ExitStack() as stack:
-        session = _open(checked, presses, progressbar, callback)
-        stack.enter_context(closing(session.run.journal))
-        result = session.result()
-    if session.until is None and session.limits.are_none:
-        _tell_of_more(result, checked.plan.draws, checkpoint)
-    return result
-
-
-def _check(request: Request, random_seed: Any, checkpoint: Any, devices: Any, check: Any) -> Checked:
-    """Check the arguments of ``sample``."""
     limits, settings = request.limits(), request.settings
     request = dataclasses.replace(request, model=model_in_context(request.model))
     model = as_model(request.model, request.model_args, request.model_kwargs)
@@ -213,37 +179,45 @@ def _check(request: Request, random_seed: Any, checkpoint: Any, devices: Any, ch
     require_function(settings.keep, "keep", "a position")
     known = None if checkpoint is None else recorded(checkpoint)
     seed, rng_key = parse_seed(agreed(known["seed"] if known is not None and random_seed is None else random_seed))
-    return Checked(request, model, plan, limits, where, seed, rng_key, checkpoint)
-
-
-def _open(checked: Checked, presses: Interrupts, bars: bool, callback: Callable[[Progress], None] | None) -> Session:
-    """Find the starts, check the memory, and open the journal."""
-    request, model, plan, limits, where, seed, rng_key, checkpoint = checked
-    settings = request.settings
-    key_start, key_run = jax.random.split(rng_key)
-    initvals = as_earlier(request.initvals, plan.chains, key_start)
-    if plan.chains > MANY and not isinstance(initvals, (list, Earlier)):  # before their starts are made
-        one = starting_positions(model, initvals, 1, key_start)[0]
-        require_memory(plan, one.size, one.itemsize, where, True, None)
-    ready = with_symmetries(model, prepare_from(model, plan, initvals, key_start), settings.symmetries)
-    ready = with_earlier(ready, initvals)
-    unpack = Unpacker.of(model, ready.unravel, ready.example)
-    kept = None if settings.keep is None else trace_keep(settings.keep, unpack, ready.example)
-    (_, dim), itemsize = ready.positions.shape, ready.positions.itemsize
-    size = None if kept is None else numbers_of(kept, ready.example)
-    require_memory(plan, dim, itemsize, where, checkpoint is not None, size)
-    call = dataclasses.replace(request, initvals=initvals).arguments
-    opened = partial(open_journal, checkpoint, lambda: identity(ready, seed, kept, settings.save_warmup), seed, call)
-    journal = opened()
+    presses = Interrupts()
+    with jax.default_device(where.first), interrupts(presses):
+        key_start, key_run = jax.random.split(rng_key)
+        initvals = as_earlier(request.initvals, plan.chains, key_start)
+        ready = _prepared(model, plan, settings, initvals, where, key_start)
+        unpack = Unpacker.of(model, ready.unravel, ready.example)
+        kept = None if settings.keep is None else trace_keep(settings.keep, unpack, ready.example)
+        (_, dim), itemsize = ready.positions.shape, ready.positions.itemsize
+        size = None if kept is None else numbers_of(kept, ready.example)
+        require_memory(plan, dim, itemsize, where, checkpoint is not None, size)
+        call = dataclasses.replace(request, initvals=initvals).arguments
+        about = partial(identity, ready, seed, kept, settings.save_warmup)
+        opened = partial(open_journal, checkpoint, about, seed, call)
+        with closing(opened()) as journal:
+            if request.until is None and limits.are_none:
+                journal.ask_for(plan.draws)
+            words = f"{plan.draws} draws, {request.until}, {request.max_time} s, {request.max_gradients} gradients"
+            run = Run(
+                ready, unpack, kept, model.labels, settings.save_warmup, journal, presses, progressbar, callback, seed,
+                where, words,
+            )  # fmt: skip
+            result = Session(run, key_run, request.until, limits, checkpoint, opened).result()
     if request.until is None and limits.are_none:
-        journal.ask_for(plan.draws)
-    words = f"{plan.draws} draws, {request.until}, {request.max_time} s, {request.max_gradients} gradients"
-    shown = (bars, callback)
-    run = Run(ready, unpack, kept, model.labels, settings.save_warmup, journal, presses, *shown, seed, where, words)
-    return Session(run, key_run, request.until, limits, checkpoint, opened)
+        _tell_of_more(result, plan.draws, checkpoint)
+    return result
 
 
-def _tell_of_more(result: Result, draws: int, checkpoint: Any) -> None:
+def _prepared(
+    model: Model, plan: Plan, settings: Settings, initvals: object, where: Devices, rng_key: Key[Array, ""]
+) -> Prepared:
+    """Find the starts of the chains, the symmetries and what an earlier run knows."""
+    if plan.chains > MANY and not isinstance(initvals, (list, Earlier)):  # before their starts are made
+        one = starting_positions(model, initvals, 1, rng_key)[0]
+        require_memory(plan, one.size, one.itemsize, where, True, None)
+    ready = with_symmetries(model, prepare_from(model, plan, initvals, rng_key), settings.symmetries)
+    return with_earlier(ready, initvals)
+
+
+def _tell_of_more(result: Result, draws: int, checkpoint: str | Path | None) -> None:
     """Give a warning if an extended run holds more draws than requested now."""
     rows = result.record.draws.energy.shape[1]
     if rows > draws:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import zlib
-from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 
 from sahmc._support.types import PositionFn
 from sahmc.models.model import Model
@@ -18,19 +19,19 @@ LOW, HIGH = (-9.0, -9.0), (9.0, 9.0)
 """The bounds outside which the target has negligible mass, under any tilt."""
 
 
-def log_likelihood(x: Any) -> Any:
+def log_likelihood(x: jax.Array) -> jax.Array:
     """Return the log likelihood at a position in the plane: two unequal wells, curved and correlated."""
     left = -0.5 * ((x[0] + 1.5) ** 2 / 0.5 + (x[1] - 0.5 * x[0]) ** 2)
     right = -0.5 * ((x[0] - 1.5) ** 2 / 0.3 + (x[1] + 0.3 * x[0] ** 2) ** 2 / 0.6)
     return jnp.logaddexp(left, right)
 
 
-def log_prior(x: Any) -> Any:
+def log_prior(x: jax.Array) -> jax.Array:
     """Return the log density of N(0, 4 I), up to a constant."""
     return -0.5 * jnp.sum(x**2) / 4.0
 
 
-def log_posterior(x: Any) -> Any:
+def log_posterior(x: jax.Array) -> jax.Array:
     """Return the log likelihood plus the log prior."""
     return log_likelihood(x) + log_prior(x)
 
@@ -53,7 +54,7 @@ CASES: dict[str, tuple[PositionFn | Model, Tilt]] = {
 """All cases by name: a log density or a model, and its tilt."""
 
 
-def frozen_target(case: str, gradient: bool = True, dtype: Any = jnp.float32) -> TiltedTarget:
+def frozen_target(case: str, gradient: bool = True, dtype: DTypeLike = jnp.float32) -> TiltedTarget:
     """Return the target of a case with a theta drawn from a fixed seed, wide enough to matter.
 
     Pass ``gradient=False`` for kernels without gradients. ``dtype`` is that of positions and theta.

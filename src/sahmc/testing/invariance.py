@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 from scipy import stats
 
 from sahmc._support.validate import as_numbers, require, require_count, require_seed
 from sahmc.kernels.base import Kernel
-from sahmc.tilt.target import TiltedTarget, require_target
+from sahmc.tilt.target import ChainState, TiltedTarget, require_target
 
 MOST_CELLS, MOST_CHAINS = 10_000, 100_000_000
 """The maximum numbers of grid cells along an axis and of chains; more would not fit in memory."""
 
+Corner = ArrayLike | Sequence[float | int]
+"""A point in the plane: two numbers."""
+Sampler = Callable[[int, np.random.Generator], np.ndarray]
+"""A function (size, rng) that returns exact draws, (size, dim)."""
 
-def grid_sampler(
-    target: TiltedTarget, low: Any, high: Any, cells: int = 600
-) -> Callable[[int, np.random.Generator], np.ndarray]:
+
+def grid_sampler(target: TiltedTarget, low: Corner, high: Corner, cells: int = 600) -> Sampler:
     """Return a function (size, rng) -> (size, 2) that draws from a tilted density in the plane by means of a grid.
 
     The grid has ``cells`` cells along each axis, from the corner ``low`` to the corner ``high``. The only approximation
@@ -28,17 +31,16 @@ def grid_sampler(
     """
     require_target(target)
     must, todo = "low and high must be corners of a rectangle in the plane", "pass (-9, -9) and (9, 9), say"
-    low, high = (as_numbers(corner, must, todo) for corner in (low, high))
-    ok = low.shape == high.shape == (2,) and np.isfinite([low, high]).all() and (low < high).all()
-    require(ok, must, (low.tolist(), high.tolist()), todo)
+    ends = [as_numbers(corner, must, todo) for corner in (low, high)]
+    ok = ends[0].shape == ends[1].shape == (2,) and np.isfinite(ends).all() and (ends[0] < ends[1]).all()
+    require(ok, must, tuple(end.tolist() for end in ends), todo)
     require_count(cells, "cells")
     require(cells <= MOST_CELLS, f"cells must be at most {MOST_CELLS}", cells, "lower it")
-    axes = [np.linspace(a, b, cells + 1) for a, b in zip(low, high, strict=True)]
+    axes = [np.linspace(a, b, cells + 1) for a, b in zip(*ends, strict=True)]
     middles = [0.5 * (axis[1:] + axis[:-1]) for axis in axes]
     points = np.stack(np.meshgrid(*middles, indexing="ij"), axis=-1).reshape(-1, 2)
-    log_density = np.asarray(
-        jax.jit(jax.vmap(lambda x: log_tilted(target, x)))(jnp.asarray(points, target.theta.dtype)), float
-    )
+    log_tilted = jax.jit(jax.vmap(lambda x: -target.tilted_energy(target.evaluate(x))))
+    log_density = np.asarray(log_tilted(jnp.asarray(points, target.theta.dtype)), float)
     mass = np.exp(np.where(np.isfinite(log_density), log_density, -np.inf) - np.nanmax(log_density))
     cumulative = np.cumsum(mass) / mass.sum()
     width = np.array([axis[1] - axis[0] for axis in axes])
@@ -50,15 +52,10 @@ def grid_sampler(
     return draw
 
 
-def log_tilted(target: TiltedTarget, position: jax.Array) -> jax.Array:
-    """Return the log of exp(-base - E - Theta(E)) at a position."""
-    return -target.tilted_energy(target.evaluate(position))
-
-
 def check_invariance(
     kernel: Kernel,
     target: TiltedTarget,
-    draw: Callable[[int, np.random.Generator], np.ndarray],
+    draw: Sampler,
     *,
     chains: int = 40_000,
     steps: int = 5,
@@ -83,7 +80,7 @@ def check_invariance(
     start, fresh = (jnp.asarray(draw(chains, rng), dtype) for _ in range(2))
 
     def move(key: jax.Array, position: jax.Array) -> jax.Array:
-        def step(state: Any, t: Any) -> Any:
+        def step(state: ChainState, t: jax.Array) -> tuple[ChainState, None]:
             shared = jax.random.uniform(jax.random.fold_in(jax.random.key(seed), t), (kernel.shared,), dtype)
             moved = kernel.refresh(shared)
             return moved.step(jax.random.fold_in(key, t), state, target)[0], None
@@ -99,7 +96,7 @@ def check_invariance(
     return p_value, float((moved != start).any(axis=1).mean())
 
 
-def require_kernel(kernel: Any) -> None:
+def require_kernel(kernel: object) -> None:
     """Raise ``ValueError`` unless ``kernel`` is a kernel."""
     todo = "pass an object of a class that inherits from Kernel, such as sahmc.HMC(0.1, 10)"
     require(isinstance(kernel, Kernel), "kernel must be a kernel", kernel, todo)

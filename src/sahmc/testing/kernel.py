@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 
 from sahmc._support.validate import require, require_count, require_known, require_seed
+from sahmc.hamiltonian.integrators import Flow
 from sahmc.hamiltonian.spread import Spread
 from sahmc.kernels.base import Kernel, TransitionInfo
 from sahmc.testing.cases import CASES, HIGH, LOW, frozen_target
@@ -110,7 +112,7 @@ def _flow(kernel: Kernel, cases: tuple[str, ...]) -> Iterator[Check]:
             if flow is None:
                 return
 
-            def there(z: jax.Array, flow: Any = flow, target: Any = target) -> Any:
+            def there(z: jax.Array, flow: Flow = flow, target: TiltedTarget = target) -> tuple[jax.Array, jax.Array]:
                 state, momentum, solved = flow(target.evaluate(z[:2]), z[2:], 3)
                 return jnp.concatenate([state.position, momentum]), jnp.asarray(solved)
 
@@ -134,7 +136,9 @@ def _stepper(kernel: Kernel) -> tuple[Callable[..., tuple[ChainState, Transition
     count = [0]
 
     @jax.jit
-    def step(keys: Any, states: ChainState, kernel: Kernel, target: TiltedTarget) -> Any:
+    def step(
+        keys: jax.Array, states: ChainState, kernel: Kernel, target: TiltedTarget
+    ) -> tuple[ChainState, TransitionInfo]:
         count[0] += 1
         kernel = kernel.refresh(jax.random.uniform(keys[0], (kernel.shared,)))
         return jax.vmap(kernel.step, (0, 0, None))(keys, states, target)
@@ -143,7 +147,7 @@ def _stepper(kernel: Kernel) -> tuple[Callable[..., tuple[ChainState, Transition
 
 
 def _begin(
-    target: TiltedTarget, chains: int, dtype: Any = jnp.float32, start: tuple[float, float] = START
+    target: TiltedTarget, chains: int, dtype: DTypeLike = jnp.float32, start: tuple[float, float] = START
 ) -> ChainState:
     """Return the states of ``chains`` that all begin at ``start``."""
     return jax.vmap(target.evaluate)(jnp.tile(jnp.asarray(start, dtype), (chains, 1)))
@@ -181,7 +185,7 @@ def _energies(kernel: Kernel) -> Iterator[Check]:
     """Test a density that ends at |x| = 1, with an energy beyond that is infinite or not a number."""
     for name, outside in (("wall", -jnp.inf), ("not a number", jnp.nan)):
 
-        def log_density(x: Any, outside: Any = outside) -> Any:
+        def log_density(x: jax.Array, outside: float = outside) -> jax.Array:
             return jnp.where(jnp.abs(x[0]) > 1.0, outside, -0.5 * jnp.sum(x**2))
 
         target = TiltedTarget.build(log_density, jnp.zeros(2), NoTilt(), kernel.uses_gradient)

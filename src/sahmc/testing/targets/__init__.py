@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from sahmc.testing.targets.evidence import EVIDENCE, EvidenceTarget
 from sahmc.testing.targets.one_mode import banana, funnel, gaussian, hierarchical_logistic, wall
@@ -33,10 +34,10 @@ __all__ = [
 SUITE: dict[str, Callable[[], Target]] = {
     "mixture-1": lambda: mixture(-6.0, 4.0),
     "mixture-2": lambda: mixture(-8.0, 6.0),
-    **{f"eight-modes-{dim}": lambda dim=dim: eight_modes(dim) for dim in (3, 5, 7, 9, 11, 21, 50)},  # type: ignore[misc]
+    **{f"eight-modes-{dim}": partial(eight_modes, dim) for dim in (3, 5, 7, 9, 11, 21, 50)},
     "sensor-network": sensor_network,
     **{
-        f"two-widths-{dim}-{ratio}-{start}": lambda dim=dim, ratio=ratio, start=start: two_widths(dim, ratio, start)  # type: ignore[misc]
+        f"two-widths-{dim}-{ratio}-{start}": partial(two_widths, dim, ratio, start)
         for dim in (2, 5, 10)
         for ratio in (0.7, 0.5, 0.3)
         for start in ("narrow", "wide")
@@ -44,7 +45,7 @@ SUITE: dict[str, Callable[[], Target]] = {
     "student-mixture": student_mixture,
     "banana": banana,
     "funnel": funnel,
-    **{f"gaussian-{dim}": lambda dim=dim: gaussian(dim) for dim in (2, 10, 100)},  # type: ignore[misc]
+    **{f"gaussian-{dim}": partial(gaussian, dim) for dim in (2, 10, 100)},
     "logistic": hierarchical_logistic,
     "wall": wall,
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -18,8 +18,9 @@ from jax.scipy.stats import norm
 
 from sahmc._support.validate import require
 from sahmc.models.model import Model
+from sahmc.tilt.importance import Expectation
 
-Variables = Mapping[str, Any]
+Variables = Mapping[str, jax.Array]
 """The variables of a model by name."""
 
 
@@ -36,7 +37,7 @@ class EvidenceTarget:
     """A function of the variables with the known expectation ``truth``."""
     truth: np.ndarray
 
-    def mass_z(self, found: Any) -> np.ndarray:
+    def mass_z(self, found: Expectation) -> np.ndarray:
         """Return the errors of ``result.expectation(target.answers)`` in units of its standard errors."""
         must, todo = "found must be an expectation", "pass result.expectation(target.answers)"
         require(hasattr(found, "mean") and hasattr(found, "mcse"), must, found, todo)
@@ -180,12 +181,12 @@ def _nothing(variables: Variables) -> jax.Array:
 
 
 EVIDENCE: dict[str, Callable[[], EvidenceTarget]] = {
-    **{f"eggbox-{dim}": lambda dim=dim: eggbox(dim) for dim in (2, 10)},  # type: ignore[misc]
-    **{f"shells-{dim}": lambda dim=dim: shells(dim) for dim in (2, 5, 10, 30)},  # type: ignore[misc]
-    **{f"log-gamma-{dim}": lambda dim=dim: log_gamma(dim) for dim in (2, 10, 30)},  # type: ignore[misc]
-    **{f"rastrigin-{dim}": lambda dim=dim: rastrigin(dim) for dim in (2, 10)},  # type: ignore[misc]
-    **{f"rosenbrock-{dim}": lambda dim=dim: rosenbrock(dim) for dim in (2, 10)},  # type: ignore[misc]
-    **{f"spike-slab-{dim}": lambda dim=dim: spike_and_slab(dim) for dim in (2, 10)},  # type: ignore[misc]
+    **{f"eggbox-{dim}": partial(eggbox, dim) for dim in (2, 10)},
+    **{f"shells-{dim}": partial(shells, dim) for dim in (2, 5, 10, 30)},
+    **{f"log-gamma-{dim}": partial(log_gamma, dim) for dim in (2, 10, 30)},
+    **{f"rastrigin-{dim}": partial(rastrigin, dim) for dim in (2, 10)},
+    **{f"rosenbrock-{dim}": partial(rosenbrock, dim) for dim in (2, 10)},
+    **{f"spike-slab-{dim}": partial(spike_and_slab, dim) for dim in (2, 10)},
     "coin-100": lambda: coin_flips(100, 50),
     "coin-100000": lambda: coin_flips(100_000, 50_000),
     "half-normal": half_normal,

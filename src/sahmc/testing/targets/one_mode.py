@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,7 +13,7 @@ from sahmc.testing.targets.target import Target
 def gaussian(dim: int = 10, correlation: float = 0.9) -> Target:
     """Return a Gaussian with zero mean, unit variances and correlation^|i - j| between coordinates i and j."""
 
-    def log_density(x: Any) -> Any:
+    def log_density(x: jax.Array) -> jax.Array:
         step = (x[1:] - correlation * x[:-1]) / np.sqrt(1 - correlation**2)
         return -0.5 * (x[0] ** 2 + jnp.sum(step**2))
 
@@ -25,7 +23,7 @@ def gaussian(dim: int = 10, correlation: float = 0.9) -> Target:
 def banana(sd: float | int = 10.0, bend: float = 0.03) -> Target:
     """Return the banana x1 ~ N(0, sd^2), x2 ~ N(bend (x1^2 - sd^2), 1)."""
 
-    def log_density(x: Any) -> Any:
+    def log_density(x: jax.Array) -> jax.Array:
         return -0.5 * (x[0] / sd) ** 2 - 0.5 * (x[1] - bend * (x[0] ** 2 - sd**2)) ** 2
 
     variance = np.array([sd**2, 1 + 2 * bend**2 * sd**4])
@@ -38,7 +36,7 @@ def funnel(dim: int = 10, sd: float | int = 3.0) -> Target:
     A diagonal metric cannot fit neck and mouth at once.
     """
 
-    def log_density(x: Any) -> Any:
+    def log_density(x: jax.Array) -> jax.Array:
         v, rest = x[0], x[1:]
         return -0.5 * (v / sd) ** 2 - 0.5 * jnp.sum(rest**2) * jnp.exp(-v) - 0.5 * (dim - 1) * v
 
@@ -50,7 +48,7 @@ def funnel(dim: int = 10, sd: float | int = 3.0) -> Target:
 def wall() -> Target:
     """Return a half normal, a uniform on (-1, 1) and a normal; the log density is -inf outside the support."""
 
-    def log_density(x: Any) -> Any:
+    def log_density(x: jax.Array) -> jax.Array:
         inside = (x[0] > 0) & (jnp.abs(x[1]) < 1)
         return jnp.where(inside, -0.5 * (x[0] ** 2 + x[2] ** 2), -jnp.inf)
 
@@ -73,14 +71,14 @@ def hierarchical_logistic() -> Target:
     outcome = (rng.random(groups * size) < 1 / (1 + np.exp(-logits))).astype(float)
     one_hot = np.eye(groups)[group]
 
-    def log_likelihood(x: Any) -> Any:
+    def log_likelihood(x: jax.Array) -> jax.Array:
         logits = x[0] + predictors @ x[2:4] + one_hot @ (jnp.exp(x[1]) * x[4:])
         return jnp.sum(outcome * logits - jnp.logaddexp(0.0, logits))
 
-    def log_prior(x: Any) -> Any:
+    def log_prior(x: jax.Array) -> jax.Array:
         return -0.5 * (x[0] ** 2 + x[1] ** 2 + jnp.sum(x[2:] ** 2))
 
-    def sample_prior(rng_key: Any) -> Any:
+    def sample_prior(rng_key: jax.Array) -> jax.Array:
         return jax.random.normal(rng_key, (4 + groups,))
 
     mean = [0.0677, -0.2863, 0.8730, -0.3300, -1.0375, -0.3111, -0.2132, 0.6494, 1.3206, 0.2742, 0.3949, -1.0252]

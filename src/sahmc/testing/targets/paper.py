@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -31,7 +29,7 @@ def mixture(a: float | int = -8.0, b: float | int = 6.0) -> Target:
     scale = 1.0 / (1.0 - correlation**2)
     log_norm = 0.5 * np.log(scale) - np.log(2 * np.pi) - np.log(3)
 
-    def log_density(x: Any) -> Any:
+    def log_density(x: jax.Array) -> jax.Array:
         dx, dy = x[0] - centres[:, 0], x[1] - centres[:, 1]
         form = (dx * dx + dy * dy - 2 * correlation * dx * dy) * scale
         return jax.nn.logsumexp(log_norm - 0.5 * form)
@@ -59,7 +57,7 @@ def eight_modes(dim: int = 11, edge: float | int = 10.0) -> Target:
     require(is_number(edge) and 0 < edge < MOST, "edge must be a positive number", edge, "pass 10, say")
     centres = eight_centres(dim, edge)
 
-    def log_density(x: Any) -> Any:
+    def log_density(x: jax.Array) -> jax.Array:
         return jax.nn.logsumexp(-0.5 * jnp.sum((x - centres) ** 2, axis=-1)) - np.log(8) - 0.5 * dim * np.log(2 * np.pi)
 
     mean, variance = np.full(dim, edge / 2), np.full(dim, 1 + edge**2 / 4)
@@ -90,10 +88,10 @@ def sensor_network() -> Target:
     observed = np.array([p[2] for p in pairs])
     lost_left, lost_right = np.array(unseen).T
 
-    def squared(points: Any, i: Any, j: Any) -> Any:
+    def squared(points: jax.Array, i: np.ndarray, j: np.ndarray) -> jax.Array:
         return jnp.sum((points[i] - points[j]) ** 2, axis=-1)
 
-    def log_density(x: Any) -> Any:
+    def log_density(x: jax.Array) -> jax.Array:
         points = jnp.concatenate([x.reshape(4, 2), jnp.asarray(known, x.dtype)])
         seen, lost = squared(points, left, right), squared(points, lost_left, lost_right)
         far = (
@@ -103,7 +101,7 @@ def sensor_network() -> Target:
         )
         return jnp.sum(far) + jnp.sum(jnp.log(-jnp.expm1(-0.5 * lost / spread**2))) - jnp.sum(x**2) / 200
 
-    def side(x: Any) -> Any:
+    def side(x: jax.Array) -> jax.Array:
         above = [0.4 * (x[2 * s] - 0.5) + 0.2 * (x[2 * s + 1] - 0.3) > 0 for s in (0, 2)]
         return 2 * above[0].astype(int) + above[1].astype(int)
 

@@ -10,22 +10,22 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.stats import norm
 
+from sahmc._support.types import PositionFn
 from sahmc.testing.targets.target import Target, nearest
 
 
-def _copies(name: str, log_density: Any, start: Any, mode: Any, num: int) -> Target:
+def _copies(name: str, log_density: PositionFn, start: np.ndarray | list[float], mode: PositionFn, num: int) -> Target:
     """Return a target with ``num`` modes that are copies of each other; nothing else about it is known."""
     return Target(name, log_density, np.asarray(start, float), None, None, mode, np.full(num, 1 / num))
 
 
-def _order(num: int) -> Callable[[Any], Any]:
+def _order(num: int) -> Callable[[jax.Array], jax.Array]:
     """Return the function that maps ``num`` numbers to the index of their order, a permutation."""
     place = np.zeros((num,) * num, int)
     for i, order in enumerate(itertools.permutations(range(num))):
@@ -38,7 +38,7 @@ def _gaussians(name: str, means: np.ndarray, factors: np.ndarray, masses: np.nda
     inverse = np.linalg.inv(factors)
     log_norm = np.log(masses) - np.linalg.slogdet(factors)[1] - 0.5 * means.shape[1] * math.log(2 * math.pi)
 
-    def parts(x: Any) -> Any:
+    def parts(x: jax.Array) -> jax.Array:
         away = x - jnp.asarray(means, x.dtype)
         z = jnp.einsum("kij,kj->ki", jnp.asarray(inverse, x.dtype), away, precision="highest")
         return jnp.asarray(log_norm, x.dtype) - 0.5 * jnp.sum(z**2, axis=1)
@@ -63,7 +63,7 @@ def mixture_labels(components: int = 3, data: int = 200) -> Target:
     centres = np.array([-3.0, 0.5, 4.0, 8.0, -7.0])[:components]
     y = rng.normal(centres[rng.integers(components, size=data)], 0.8)
 
-    def log_density(x: Any) -> Any:
+    def log_density(x: jax.Array) -> jax.Array:
         mean, log_sd, logit = x.reshape(3, components)
         parts = jax.nn.log_softmax(logit) + norm.logpdf(y[:, None], mean, jnp.exp(log_sd))
         prior = norm.logpdf(mean, 0, 10).sum() + norm.logpdf(log_sd, 0, 1).sum() + norm.logpdf(logit, 0, 1).sum()
@@ -81,7 +81,7 @@ def one_factor(items: int = 10, data: int = 100) -> Target:
     loading = rng.uniform(0.6, 1.2, items)
     y = rng.normal(size=(data, 1)) * loading + 0.7 * rng.normal(size=(data, items))
 
-    def log_density(x: Any) -> Any:
+    def log_density(x: jax.Array) -> jax.Array:
         load, log_sd = x[:items], x[items:]
         lower = jnp.linalg.cholesky(jnp.outer(load, load) + jnp.diag(jnp.exp(2 * log_sd)))
         z = jax.scipy.linalg.solve_triangular(lower, jnp.asarray(y.T, x.dtype), lower=True)
@@ -97,7 +97,7 @@ def two_rates() -> Target:
     t = np.linspace(0.1, 6, 40)
     y = 2 * np.exp(-0.4 * t) + 3 * np.exp(-2.0 * t) + 0.05 * np.random.default_rng(3).normal(size=40)
 
-    def log_density(x: Any) -> Any:
+    def log_density(x: jax.Array) -> jax.Array:
         curve = x[0] * jnp.exp(-jnp.exp(x[1]) * t) + x[2] * jnp.exp(-jnp.exp(x[3]) * t)
         return -0.5 * jnp.sum(((y - curve) / 0.05) ** 2) - 0.5 * jnp.sum(x**2) / 9
 
@@ -137,14 +137,13 @@ def student_modes(dim: int = 50, modes: int = 10) -> Target:
     centres = np.random.default_rng(7).uniform(-10, 10, (modes, dim))
     log_norm = -math.log(modes) - dim * 1.5 * math.log(2)  # a t of two degrees at 0 is 2^-1.5
 
-    def log_density(x: Any) -> Any:
+    def log_density(x: jax.Array) -> jax.Array:
         return log_norm + jax.nn.logsumexp(-1.5 * jnp.sum(jnp.log1p((x - centres) ** 2 / 2), axis=1))
 
-    def mode(x: Any) -> Any:
+    def mode(x: jax.Array) -> jax.Array:
         return jnp.argmin(jnp.sum(jnp.log1p((x - centres) ** 2 / 2), axis=1))
 
-    copies = _copies(f"student-modes-{dim}", log_density, centres[0], mode, modes)
-    return copies.normalised(0.0)
+    return replace(_copies(f"student-modes-{dim}", log_density, centres[0], mode, modes), log_normaliser=0.0)
 
 
 def two_lines(data: int = 60) -> Target:
@@ -153,7 +152,7 @@ def two_lines(data: int = 60) -> Target:
     t, which = rng.uniform(-2, 2, data), rng.random(data) < 0.5
     y = np.where(which, 1 + 1.5 * t, -0.5 - t) + 0.3 * rng.normal(size=data)
 
-    def log_density(x: Any) -> Any:
+    def log_density(x: jax.Array) -> jax.Array:
         lines = x[:2] + x[2:4] * t[:, None]
         share = jax.nn.log_sigmoid(jnp.stack([x[5], -x[5]]))
         fit = jax.nn.logsumexp(share + norm.logpdf(y[:, None], lines, jnp.exp(x[4])), axis=1).sum()
@@ -169,12 +168,12 @@ def hidden_units(data: int = 60) -> Target:
     t = np.linspace(-3, 3, data)
     y = 2 * np.tanh(2 * t - 2) + 1.0 * np.tanh(1.5 * t + 3) + 0.1 * rng.normal(size=data)
 
-    def log_density(x: Any) -> Any:
+    def log_density(x: jax.Array) -> jax.Array:
         out, slope, offset = x[:6].reshape(3, 2)
         fit = jnp.tanh(slope * t[:, None] + offset) @ out
         return norm.logpdf(y, fit, jnp.exp(x[6])).sum() + norm.logpdf(x[:6], 0, 3).sum() + norm.logpdf(x[6], -1, 1)
 
-    def mode(x: Any) -> Any:
+    def mode(x: jax.Array) -> jax.Array:
         bend = x[4:6] / x[2:4]
         return 4 * (bend[0] > bend[1]) + 2 * (x[2] > 0) + (x[3] > 0)
 
@@ -188,7 +187,7 @@ def phase_retrieval(dim: int = 10, data: int = 80) -> Target:
     rows, truth = rng.normal(size=(data, dim)), rng.normal(size=dim)
     y = (rows @ truth) ** 2 + 0.5 * rng.normal(size=data)
 
-    def log_density(x: Any) -> Any:
+    def log_density(x: jax.Array) -> jax.Array:
         seen = jnp.dot(jnp.asarray(rows, x.dtype), x, precision="highest") ** 2
         return norm.logpdf(y, seen, 0.5).sum() + norm.logpdf(x, 0, 3).sum()
 
@@ -201,13 +200,13 @@ def hidden_states(data: int = 100) -> Target:
     state = np.cumsum(rng.random(data) < 0.1) % 2
     y = np.where(state, 2.0, -1.0) + 0.7 * rng.normal(size=data)
 
-    def log_density(x: Any) -> Any:
+    def log_density(x: jax.Array) -> jax.Array:
         mean, log_sd, stay = x.reshape(3, 2)
         keep, leave = jax.nn.log_sigmoid(stay), jax.nn.log_sigmoid(-stay)
         move = jnp.array([[keep[0], leave[0]], [leave[1], keep[1]]])
         seen = norm.logpdf(jnp.asarray(y, x.dtype)[:, None], mean, jnp.exp(log_sd))
 
-        def step(alpha: Any, fit: Any) -> Any:
+        def step(alpha: jax.Array, fit: jax.Array) -> tuple[jax.Array, None]:
             return jax.nn.logsumexp(alpha[:, None] + move, axis=0) + fit, None
 
         alpha, _ = jax.lax.scan(step, seen[0] - math.log(2), seen[1:])
@@ -223,7 +222,7 @@ def two_bananas(dim: int = 6) -> Target:
     shift = np.zeros((2, dim))
     shift[1, :2] = 9.0, -6.0
 
-    def parts(x: Any) -> Any:
+    def parts(x: jax.Array) -> jax.Array:
         z = x - jnp.asarray(shift, x.dtype)
         z = z.at[:, 1].add(-0.4 * (z[:, 0] ** 2 - 1)).at[:, 3].add(0.5 * (z[:, 2] ** 2 - 1))
         spread = jnp.asarray(np.r_[1.5, 1.0, np.ones(dim - 2)], x.dtype)
@@ -260,7 +259,7 @@ def wells(pairs: int = 4) -> Target:
     masses = np.where(bits, right, 1 - right).prod(axis=1)
     mean, square = (float((density * grid**k).sum() / density.sum()) for k in (1, 2))
 
-    def log_density(x: Any) -> Any:
+    def log_density(x: jax.Array) -> jax.Array:
         a, b = x[:pairs], x[pairs:]
         return jnp.sum(0.5 * a + 6 * a**2 - a**4 - 0.5 * b**2)
 
@@ -280,7 +279,7 @@ def cauchy_location() -> Target:
     """Return the location and log scale of Cauchy data in two groups, under a flat prior; d = 2."""
     y = np.array([-5.2, -5.0, -4.7, -5.1, 4.6, 5.0, 5.3])
 
-    def log_density(x: Any) -> Any:
+    def log_density(x: jax.Array) -> jax.Array:
         return -jnp.sum(x[1] + jnp.log1p(((y - x[0]) * jnp.exp(-x[1])) ** 2)) - 0.5 * (x[1] + 1) ** 2
 
     place, size = np.linspace(-60, 60, 6001), np.linspace(-7, 6, 2601)
@@ -291,7 +290,7 @@ def cauchy_location() -> Target:
     left = float(p[place < 0].sum() / p.sum())
     cell = (place[1] - place[0]) * (size[1] - size[0])
     known = float(log_p.max() + math.log(p.sum() * cell))
-    target = Target(
+    return Target(
         "cauchy-location",
         log_density,
         np.array([-5.0, -1.5]),
@@ -302,7 +301,6 @@ def cauchy_location() -> Target:
         error=1e-4,
         log_normaliser=known,
     )
-    return target
 
 
 def wide_and_narrow(dim: int = 50) -> Target:
@@ -319,7 +317,7 @@ def far_gaussians(dim: int = 50, modes: int = 40) -> Target:
     means = np.asarray(jax.random.uniform(jax.random.key(0), (modes, dim), minval=-1.0, maxval=1.0) * 40, float)
     weights = np.full(modes, 1 / modes)
 
-    def log_density(x: Any) -> Any:
+    def log_density(x: jax.Array) -> jax.Array:
         centres = jnp.asarray(means, x.dtype)
         log_norm = -math.log(modes) - 0.5 * dim * math.log(2 * math.pi)
         return log_norm + jax.nn.logsumexp(-0.5 * jnp.sum((x - centres) ** 2, axis=1))

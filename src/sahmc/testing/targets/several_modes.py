@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +31,7 @@ def two_widths(
     widths, masses = np.array([ratio, 1.0]), np.array([mass, 1 - mass])
     log_norm = np.log(masses) - dim * np.log(widths) - 0.5 * dim * np.log(2 * np.pi)
 
-    def parts(x: Any) -> Any:
+    def parts(x: jax.Array) -> jax.Array:
         return log_norm - 0.5 * jnp.sum((x - centres) ** 2, axis=-1) / widths**2
 
     mean = masses @ centres
@@ -57,7 +57,7 @@ def student_mixture(dim: int = 2, df: float | int = 4.0, distance: float | int =
     centres[1, 0] = distance
     weights = np.array([0.3, 0.7])
 
-    def log_density(x: Any) -> Any:
+    def log_density(x: jax.Array) -> jax.Array:
         square = jnp.sum((x - centres) ** 2, axis=-1)
         return jax.nn.logsumexp(np.log(weights) - 0.5 * (df + dim) * jnp.log1p(square / df))
 

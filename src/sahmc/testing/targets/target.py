@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, runtime_checkable
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from sahmc._support.types import Position, PositionFn
 from sahmc._support.validate import require
@@ -50,10 +51,6 @@ class Target:
     model: Model | None = None
     log_normaliser: float | None = None
 
-    def normalised(self, log_normaliser: float) -> Target:
-        """Return this target with a known log integral of its density."""
-        return replace(self, log_normaliser=log_normaliser)
-
     def indicators(self, position: Position) -> jax.Array:
         """Return 1 for the mode of a position and 0 for the others; the expectation is ``masses``."""
         return jax.nn.one_hot(self.mode(position), len(self.masses))
@@ -87,7 +84,7 @@ class Target:
         return float(np.max(np.where(off > 1e-6, off / np.maximum(error, 1e-12), 0.0)))
 
 
-def nearest(centres: Any) -> PositionFn:
+def nearest(centres: ArrayLike) -> PositionFn:
     """Return the function that maps a position to the index of the nearest of ``centres`` (centre, dim)."""
     points = jnp.asarray(centres)
     return lambda x: jnp.argmin(jnp.sum((x - points) ** 2, axis=-1))
