@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Int
+from numpy.typing import ArrayLike
 
 from sahmc._support.types import Position, PositionFn, Unravel
 from sahmc._support.validate import as_array, as_numbers, is_number, require
@@ -65,13 +66,13 @@ class BlackJAXInfo(NamedTuple):
 def blackjax_kernel(
     logdensity_fn: PositionFn,
     *,
-    tilt: Any,
-    step_size: Any,
-    inverse_mass_matrix: Any = None,
+    tilt: Tilt,
+    step_size: float | Array,
+    inverse_mass_matrix: ArrayLike | None = None,
     num_integration_steps: int = 10,
-    gain: Any = 1000,
-    theta: Any = None,
-    desired: Any = None,
+    gain: Gain | float | None = 1000,
+    theta: ArrayLike | None = None,
+    desired: ArrayLike | None = None,
 ) -> SamplingAlgorithm:
     """Return the paper's algorithm for one chain, as the pair ``(init, step)`` of BlackJAX.
 
@@ -137,7 +138,7 @@ def blackjax_kernel(
     return SamplingAlgorithm(begin, step)
 
 
-def _metric(inverse_mass_matrix: Any) -> ConstantMetric:
+def _metric(inverse_mass_matrix: ArrayLike | None) -> ConstantMetric:
     if inverse_mass_matrix is None:
         return UnitMetric()
     must = "inverse_mass_matrix must be a vector of variances, or a matrix"

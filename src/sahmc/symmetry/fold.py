@@ -9,8 +9,9 @@ possible. The domain is the part of space that the fold leaves unchanged; all ot
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import combinations
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -18,7 +19,10 @@ from scipy.sparse.csgraph import connected_components
 from scipy.special import ndtr
 
 from sahmc._support.pytree import strategy
-from sahmc.symmetry.group import Exchange, Flat, Group, Move, exchanged, flipped, numpy_of
+from sahmc.symmetry.group import Exchange, Group, exchanged, flipped
+from sahmc.symmetry.maps import Flat, Move, Numbers, numpy_of
+
+Thing = TypeVar("Thing")
 
 CANDIDATES = 256
 """The number of random combinations that are tried as scores."""
@@ -34,12 +38,12 @@ class Fold:
 
     group: Group
     """The group whose copies are folded."""
-    scores: tuple[Any, ...]
+    scores: tuple[Numbers, ...]
     """The score of the parts of each exchange, as factors (number,) of their numbers, then of the diagonal of their
     matrix."""
-    signs: tuple[Any, ...]
+    signs: tuple[Numbers, ...]
     """The combination that determines the sign of each part of each flip, as factors (part, number)."""
-    halves: tuple[Any, ...] = ()
+    halves: tuple[Numbers, ...] = ()
     """The combination that is positive in one half of each involution, as factors (dim,)."""
 
     def move(self, position: Flat) -> Move:
@@ -52,15 +56,15 @@ class Fold:
             value = (move(position)[..., flip] * factors).sum(axis=-1)
             move = move.then(flipped(position, flip, 1.0 - 2.0 * (value < 0).astype(position.dtype)))
         for exchange, factors in zip(self.group.exchanges, self.scores, strict=True):
-            order = score(move(position), exchange, factors).argsort(axis=-1)
-            move = move.then(exchanged(position, exchange, order))
+            score = (features(move(position), exchange) * factors).sum(axis=-1)
+            move = move.then(exchanged(position, exchange, score.argsort(axis=-1)))
         return move
 
     def __call__(self, position: Flat) -> Flat:
         """Return the copy of a position, or of each of several, in the domain."""
         return self.move(position)(position).astype(position.dtype)
 
-    def inside(self, position: Flat) -> Any:
+    def inside(self, position: Flat) -> Numbers | np.bool_:
         """Tell whether positions are in the domain."""
         move = self.move(position)
         still = Move.identity(position)
@@ -81,12 +85,7 @@ class Fold:
         return number
 
 
-def score(position: Flat, exchange: Exchange, factors: Any) -> Any:
-    """Return the score of each part at positions, (..., parts)."""
-    return (features(position, exchange) * factors).sum(axis=-1)
-
-
-def features(position: Flat, exchange: Exchange) -> Any:
+def features(position: Flat, exchange: Exchange) -> Flat:
     """Return the numbers that distinguish parts, (..., parts, numbers): their own, and the diagonal of a matrix."""
     own = np.arange(exchange.num_parts)
     return position[..., numpy_of(exchange.single).concatenate([exchange.single, exchange.double[own, own]], axis=-1)]
@@ -111,8 +110,10 @@ def choose_fold(group: Group, draws: np.ndarray) -> Fold | None:
     return fold if (scores or signs or halves) and folds_alike(fold, draws[:CHECKED]) else None
 
 
-def _those_apart(found: list[tuple[np.ndarray, float]], things: tuple[Any, ...]) -> tuple[tuple[Any, ...], ...]:
-    """Return the factors, and the exchanges or flips, of the symmetries that separate something by more than APART."""
+def _those_apart(
+    found: list[tuple[np.ndarray, float]], things: Sequence[Thing]
+) -> tuple[tuple[np.ndarray, ...], tuple[Thing, ...]]:
+    """Return the factors and the exchanges, flips or involutions that separate something by more than APART."""
     kept = [k for k, (_, far) in enumerate(found) if far > APART]
     return tuple(found[k][0] for k in kept), tuple(things[k] for k in kept)
 
