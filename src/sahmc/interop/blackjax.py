@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
+from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
-from numpy.typing import ArrayLike
 
 from sahmc._support.types import Position, PositionFn, Unravel
 from sahmc._support.validate import as_array, as_numbers, is_number, require
@@ -67,12 +67,12 @@ def blackjax_kernel(
     logdensity_fn: PositionFn,
     *,
     tilt: Tilt,
-    step_size: float | Array,
-    inverse_mass_matrix: ArrayLike | None = None,
+    step_size: ArrayLike,
+    inverse_mass_matrix: object = None,
     num_integration_steps: int = 10,
-    gain: Gain | float | None = 1000,
-    theta: ArrayLike | None = None,
-    desired: ArrayLike | None = None,
+    gain: Gain | float | int | None = 1000,
+    theta: object = None,
+    desired: object = None,
 ) -> SamplingAlgorithm:
     """Return the paper's algorithm for one chain, as the pair ``(init, step)`` of BlackJAX.
 
@@ -138,7 +138,7 @@ def blackjax_kernel(
     return SamplingAlgorithm(begin, step)
 
 
-def _metric(inverse_mass_matrix: ArrayLike | None) -> ConstantMetric:
+def _metric(inverse_mass_matrix: object) -> ConstantMetric:
     if inverse_mass_matrix is None:
         return UnitMetric()
     must = "inverse_mass_matrix must be a vector of variances, or a matrix"

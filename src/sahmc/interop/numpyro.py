@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,14 +21,9 @@ from sahmc.engine.settings import Settings
 from sahmc.engine.start import prepare
 from sahmc.models.model import Model
 from sahmc.models.numpyro import from_numpyro
+from sahmc.models.numpyro_predictor import Args, Kwargs, NumPyroModel
 from sahmc.sampling import warm_up_only
 from sahmc.tilt.importance import log_normalise, systematic_resample
-
-
-Args: TypeAlias = tuple[object, ...]
-"""The positional arguments of a model."""
-Kwargs: TypeAlias = Mapping[str, object] | None
-"""The keyword arguments of a model; None for none."""
 
 
 class AdaptState(NamedTuple):
@@ -96,7 +90,7 @@ class SAHMC(MCMCKernel):
 
     def __init__(
         self,
-        model: Callable[..., object] | None = None,
+        model: NumPyroModel | None = None,
         potential_fn: PositionFn | None = None,
         **options: Any,
     ) -> None:
@@ -110,7 +104,7 @@ class SAHMC(MCMCKernel):
         self._made: Model | None = None
 
     @property
-    def model(self) -> Callable[..., object] | None:
+    def model(self) -> NumPyroModel | None:
         """The model as it was given, or None."""
         return self._model
 
@@ -119,7 +113,7 @@ class SAHMC(MCMCKernel):
         """The fields of the state that NumPyro collects by default."""
         return ("z", "diverging")
 
-    def postprocess_fn(self, model_args: Args, model_kwargs: Kwargs) -> PositionFn:
+    def postprocess_fn(self, model_args: Args, model_kwargs: Kwargs | None) -> PositionFn:
         """Return the function from a position to named variables, for the arguments given to ``init``."""
         made = self._made
         return (lambda z: z) if made is None or made.constrain is None else made.constrain
@@ -135,7 +129,7 @@ class SAHMC(MCMCKernel):
         num_warmup: int,
         init_params: PyTree = None,
         model_args: Args = (),
-        model_kwargs: Kwargs = None,
+        model_kwargs: Kwargs | None = None,
     ) -> NumPyroState:
         """Run the whole warm-up, of ``num_warmup`` iterations, and return the state with which sampling begins.
 
@@ -171,7 +165,7 @@ class SAHMC(MCMCKernel):
         state = self._state(0, warm.state, warm.setup, jnp.int32(warm.setup.kernel.moves), key_draw, None)
         return jax.tree.map(jnp.asarray, state)
 
-    def sample(self, state: NumPyroState, model_args: Args, model_kwargs: Kwargs) -> NumPyroState:
+    def sample(self, state: NumPyroState, model_args: Args, model_kwargs: Kwargs | None) -> NumPyroState:
         """Make one iteration, or none during NumPyro's warm-up, because ``init`` has already made all of it."""
 
         def move(state: NumPyroState) -> NumPyroState:

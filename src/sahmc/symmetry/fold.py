@@ -67,8 +67,7 @@ class Fold:
     def inside(self, position: Flat) -> Numbers | np.bool_:
         """Tell whether positions are in the domain."""
         move = self.move(position)
-        still = Move.identity(position)
-        return ((move.places == still.places) & (move.sign > 0)).all(axis=-1)
+        return ((move.places == np.arange(position.shape[-1])) & (move.sign > 0)).all(axis=-1)
 
     def copies(self, position: np.ndarray, width: np.ndarray) -> int:
         """Return the number of copies of a position (dim,), including itself; parts within ``width`` count as equal."""
@@ -98,7 +97,7 @@ def choose_fold(group: Group, draws: np.ndarray) -> Fold | None:
     The result is None if no symmetry is left.
     """
     tied = _orbits(group, draws.shape[1])
-    every = np.concatenate([np.ravel(flip) for flip in group.flips]) if group.flips else np.zeros(0, int)
+    every = np.concatenate([np.zeros(0, int), *map(np.ravel, group.flips)])
     chosen = [_choose_signs(draws, np.asarray(flip), tied, every) for flip in group.flips]
     signs, flips = _those_apart(chosen, group.flips)
     halved = [_choose_half(draws, k, group) for k in range(len(group.involutions))]
@@ -126,7 +125,7 @@ def folds_alike(fold: Fold, positions: np.ndarray) -> bool:
 
 def _orbits(group: Group, dim: int) -> np.ndarray:
     """Return a number for each place; places that exchanges may swap have the same number."""
-    ends = [np.arange(dim)[None]]
+    ends = [np.zeros((2, 0), int)]
     for exchange in group.exchanges:
         single, double = np.asarray(exchange.single), np.asarray(exchange.double)
         ends += [np.stack([single[0].ravel(), row.ravel()]) for row in single[1:]]
@@ -134,8 +133,8 @@ def _orbits(group: Group, dim: int) -> np.ndarray:
             order = np.arange(exchange.num_parts)
             order[[0, k]] = k, 0
             ends.append(np.stack([double.ravel(), double[order][:, order].ravel()]))
-    pairs = np.concatenate([end for end in ends if len(end) == 2], axis=1) if len(ends) > 1 else np.zeros((2, 0), int)
-    graph = csr_array((np.ones(pairs.shape[1]), (pairs[0], pairs[1])), shape=(dim, dim))
+    one, two = np.concatenate(ends, axis=1)
+    graph = csr_array((np.ones(len(one)), (one, two)), shape=(dim, dim))
     return connected_components(graph, directed=False)[1]
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from sahmc._support.types import Unravel
 from sahmc.models.energy import trace_energy
 from sahmc.models.evaluation import exact_energies
-from sahmc.models.lengths import bending_lengths
+from sahmc.models.lines import bending_lengths
 from sahmc.models.model import Model
 from sahmc.models.positions import named
 from sahmc.symmetry.maps import Axes, Flip, Ids, Involution, Move, Parted, Permute, Symmetry
@@ -48,9 +48,9 @@ def search_symmetries(trial: Trial, ids: Ids) -> tuple[Symmetry, ...]:
     lengths = sorted({size for part in ids.values() for size in part.shape if size > 1})
     found: list[Parted] = []
     for length in lengths:
-        found += _confirmed(trial, ids, length, Permute, pairs=True)
+        found += _confirmed(trial, ids, length, Permute)
     for length in lengths:
-        found += _confirmed(trial, ids, length, Flip, pairs=False)
+        found += _confirmed(trial, ids, length, Flip)
     sliced = {name for one in found if isinstance(one, Flip) for name in one.names}
     whole = [Flip(names, ((),) * len(names)) for names in _subsets([n for n in ids if n not in sliced])]
     found += _minimal(trial, ids, whole)
@@ -140,13 +140,14 @@ def _alike(after: np.ndarray, before: np.ndarray, rounding: float) -> np.ndarray
         return np.asarray((np.abs(after - before) <= rounding * (1 + np.abs(before))).all(axis=2))
 
 
-def _confirmed(trial: Trial, ids: Ids, length: int, kind: type[Parted], pairs: bool) -> list[Parted]:
-    """Return the symmetries of one kind among axes of one length; with ``pairs``, two axes may change together."""
+def _confirmed(trial: Trial, ids: Ids, length: int, kind: type[Permute | Flip]) -> list[Parted]:
+    """Return the symmetries of one kind among axes of one length; two axes of an array may be permuted together."""
     choices: dict[str, list[Axes]] = {}
     for name, part in ids.items():
         axes = [axis for axis, size in enumerate(part.shape) if size == length]
-        choices[name] = [(axis,) for axis in axes] + (list(itertools.combinations(axes, 2)) if pairs else [])
-    candidates = []
+        choices[name] = [(axis,) for axis in axes]
+        choices[name] += itertools.combinations(axes, 2) if kind is Permute else []
+    candidates: list[Parted] = []
     for names in _subsets([name for name in ids if choices[name]]):
         candidates += [kind(names, axes) for axes in itertools.product(*(choices[name] for name in names))]
     return _minimal(trial, ids, candidates[:MOST_CHOICES])
