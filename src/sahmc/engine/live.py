@@ -16,7 +16,7 @@ from sahmc._support.types import Position
 from sahmc.engine.move import Setup
 from sahmc.kernels.around import plain
 from sahmc.kernels.base import Kernel
-from sahmc.models.improper import improper_along
+from sahmc.models.lines import improper_along
 from sahmc.models.model import Labels
 from sahmc.models.positions import Unpacker, labels, named, split
 from sahmc.models.predictor import Predictor

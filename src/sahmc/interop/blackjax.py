@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
+from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
 from sahmc._support.types import Position, PositionFn, Unravel
@@ -65,13 +66,13 @@ class BlackJAXInfo(NamedTuple):
 def blackjax_kernel(
     logdensity_fn: PositionFn,
     *,
-    tilt: Any,
-    step_size: Any,
-    inverse_mass_matrix: Any = None,
+    tilt: Tilt,
+    step_size: ArrayLike,
+    inverse_mass_matrix: object = None,
     num_integration_steps: int = 10,
-    gain: Any = 1000,
-    theta: Any = None,
-    desired: Any = None,
+    gain: Gain | float | int | None = 1000,
+    theta: object = None,
+    desired: object = None,
 ) -> SamplingAlgorithm:
     """Return the paper's algorithm for one chain, as the pair ``(init, step)`` of BlackJAX.
 
@@ -137,7 +138,7 @@ def blackjax_kernel(
     return SamplingAlgorithm(begin, step)
 
 
-def _metric(inverse_mass_matrix: Any) -> ConstantMetric:
+def _metric(inverse_mass_matrix: object) -> ConstantMetric:
     if inverse_mass_matrix is None:
         return UnitMetric()
     must = "inverse_mass_matrix must be a vector of variances, or a matrix"

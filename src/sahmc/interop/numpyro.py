@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PyTree
 from numpyro.infer.mcmc import MCMC, MCMCKernel
 
 from sahmc._support.jax_internals import is_traced
-from sahmc._support.types import PositionFn
+from sahmc._support.types import Position, PositionFn
 from sahmc._support.validate import as_rng, require, require_count
 from sahmc.engine.loop import run_chunk
-from sahmc.engine.move import NEVER, Draw, RunState, Schedule, Setup
+from sahmc.engine.move import NEVER, Draw, MoveSums, RunState, Schedule, Setup
 from sahmc.engine.plan import make_plan
 from sahmc.engine.settings import Settings
 from sahmc.engine.start import prepare
 from sahmc.models.model import Model
 from sahmc.models.numpyro import from_numpyro
+from sahmc.models.numpyro_predictor import Args, Kwargs, NumPyroModel
 from sahmc.sampling import warm_up_only
 from sahmc.tilt.importance import log_normalise, systematic_resample
 
@@ -44,7 +44,7 @@ class NumPyroState(NamedTuple):
 
     i: Int[Array, "*chains"]
     """The number of iterations so far, including the warm-up as NumPyro counts it."""
-    z: Any
+    z: Position
     """The unconstrained position, in the structure of the model."""
     potential_energy: Float[Array, "*chains"]
     """The energy U = -log density there, without the tilt."""
@@ -90,7 +90,7 @@ class SAHMC(MCMCKernel):
 
     def __init__(
         self,
-        model: Callable[..., Any] | None = None,
+        model: NumPyroModel | None = None,
         potential_fn: PositionFn | None = None,
         **options: Any,
     ) -> None:
@@ -104,7 +104,7 @@ class SAHMC(MCMCKernel):
         self._made: Model | None = None
 
     @property
-    def model(self) -> Callable[..., Any] | None:
+    def model(self) -> NumPyroModel | None:
         """The model as it was given, or None."""
         return self._model
 
@@ -113,7 +113,7 @@ class SAHMC(MCMCKernel):
         """The fields of the state that NumPyro collects by default."""
         return ("z", "diverging")
 
-    def postprocess_fn(self, model_args: tuple[Any, ...], model_kwargs: Mapping[str, Any] | None) -> PositionFn:
+    def postprocess_fn(self, model_args: Args, model_kwargs: Kwargs | None) -> PositionFn:
         """Return the function from a position to named variables, for the arguments given to ``init``."""
         made = self._made
         return (lambda z: z) if made is None or made.constrain is None else made.constrain
@@ -127,9 +127,9 @@ class SAHMC(MCMCKernel):
         self,
         rng_key: Array,
         num_warmup: int,
-        init_params: Any = None,
-        model_args: tuple[Any, ...] = (),
-        model_kwargs: Mapping[str, Any] | None = None,
+        init_params: PyTree = None,
+        model_args: Args = (),
+        model_kwargs: Kwargs | None = None,
     ) -> NumPyroState:
         """Run the whole warm-up, of ``num_warmup`` iterations, and return the state with which sampling begins.
 
@@ -147,7 +147,13 @@ class SAHMC(MCMCKernel):
         many = rng_key.ndim > 0
         chains = len(rng_key) if many else 1
         require(num_warmup > 0, "SAHMC must learn before it draws", f"num_warmup={num_warmup}", "pass 1000, say")
-        self._made = made = self._as_model(model_args, model_kwargs or {})
+        if self._model is not None:
+            made = from_numpyro(self._model, *model_args, **(model_kwargs or {}))
+        else:
+            potential = self._potential_fn
+            assert potential is not None
+            made = Model(log_density=lambda z: -potential(z))
+        self._made = made
         if init_params is not None and many:
             init_params = [jax.tree.map(lambda x, k=k: x[k], init_params) for k in range(chains)]
         plan = make_plan(made, Settings(draws=1, tune=num_warmup, chains=chains, **self._options))
@@ -159,29 +165,20 @@ class SAHMC(MCMCKernel):
         state = self._state(0, warm.state, warm.setup, jnp.int32(warm.setup.kernel.moves), key_draw, None)
         return jax.tree.map(jnp.asarray, state)
 
-    def sample(
-        self, state: NumPyroState, model_args: tuple[Any, ...], model_kwargs: Mapping[str, Any] | None
-    ) -> NumPyroState:
+    def sample(self, state: NumPyroState, model_args: Args, model_kwargs: Kwargs | None) -> NumPyroState:
         """Make one iteration, or none during NumPyro's warm-up, because ``init`` has already made all of it."""
 
         def move(state: NumPyroState) -> NumPyroState:
-            moves: Any = state.moves
+            moves: Any = state.moves  # traced, as the whole schedule is here
             schedule = Schedule(thin=moves, top=state.setup.tilt.num_regions - 1)
             numbers = (moves, jnp.int32(0), jnp.int32(NEVER))
             words = jax.random.key_data(state.rng_key)
             run, draw, _, sums = run_chunk(words, state.run, state.setup, schedule, *numbers, 1)
-            return self._state(state.i, run, state.setup, moves, state.rng_key, (draw, sums.counts))
+            return self._state(state.i, run, state.setup, moves, state.rng_key, (draw, sums))
 
         i = state.i if state.i.ndim == 0 else state.i[0]
         moved = jax.lax.cond(i < self._num_warmup, lambda s: s, move, state)
         return moved._replace(i=state.i + 1)
-
-    def _as_model(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Model:
-        if self._model is not None:
-            return from_numpyro(self._model, *args, **kwargs)
-        potential = self._potential_fn
-        assert potential is not None
-        return Model(log_density=lambda z: -potential(z))
 
     def _state(
         self,
@@ -190,26 +187,31 @@ class SAHMC(MCMCKernel):
         setup: Setup,
         moves: Int[Array, ""],
         rng_key: Array,
-        made: tuple[Draw, Any] | None,
+        made: tuple[Draw, MoveSums] | None,
     ) -> NumPyroState:
         """Return the state with NumPyro's names; ``made`` holds the last draw and sums over the moves before it."""
         chains = run.sahmc.chains
         energy = chains.total_energy
-        own: dict[str, Any] = dict.fromkeys(("accept_prob", "log_weight"), jnp.zeros_like(energy))
-        own |= {"region": jnp.zeros(energy.shape, jnp.int32), "diverging": jnp.zeros(energy.shape, bool)}
-        steps = jnp.zeros(energy.shape, jnp.int32)
+        per_chain = dict(
+            i=jnp.broadcast_to(jnp.asarray(i, jnp.int32).reshape(-1)[:1], energy.shape),
+            z=jax.vmap(self._unravel)(chains.position),
+            potential_energy=energy,
+            energy=chains.energy,
+            region=jnp.zeros(energy.shape, jnp.int32),
+            num_steps=jnp.zeros(energy.shape, jnp.int32),
+            accept_prob=jnp.zeros_like(energy),
+            diverging=jnp.zeros(energy.shape, bool),
+            log_weight=jnp.zeros_like(energy),
+        )
         if made is not None:
-            draw, counts = made
-            own = {
-                "accept_prob": draw.acceptance_rate[0],
-                "log_weight": draw.log_weight[0],
-                "region": draw.region[0],
-                "diverging": draw.diverging[0],
-            }
-            steps = jnp.full(energy.shape, counts.gradients // len(energy), jnp.int32)
-        z = jax.vmap(self._unravel)(chains.position)
-        count = jnp.broadcast_to(jnp.asarray(i, jnp.int32).reshape(-1)[:1], energy.shape)
-        per_chain = dict(i=count, z=z, potential_energy=energy, energy=chains.energy, num_steps=steps, **own)
+            draw, sums = made
+            per_chain |= dict(
+                region=draw.region[0],
+                num_steps=jnp.full(energy.shape, sums.counts.gradients // len(energy), jnp.int32),
+                accept_prob=draw.acceptance_rate[0],
+                diverging=draw.diverging[0],
+                log_weight=draw.log_weight[0],
+            )
         if not self._many:
             per_chain = jax.tree.map(lambda x: x[0], per_chain)
         learnt = AdaptState(setup.kernel.step_size * jnp.exp(run.steps.log_step), run.sahmc.theta.theta)

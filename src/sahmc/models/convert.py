@@ -12,26 +12,27 @@ from typing import Any
 
 from sahmc._support.validate import require
 from sahmc.models.model import Model
+from sahmc.models.numpyro import from_numpyro, is_numpyro_model
+from sahmc.models.numpyro_predictor import Args, Kwargs
+from sahmc.models.pymc import from_pymc
+from sahmc.models.stan import from_stan
 
 
-def model_in_context(model: Any) -> Any:
+def model_in_context(model: object) -> object:
     """Return the given model or, if that is None, the PyMC model of the surrounding ``with`` block."""
-    if model is not None:
-        return model
-    around = None
-    if "pymc" in sys.modules:
+    if model is None and "pymc" in sys.modules:
         with suppress(TypeError):  # there is no such block
-            around = sys.modules["pymc"].modelcontext(None)
+            model = sys.modules["pymc"].modelcontext(None)
     require(
-        around is not None,
+        model is not None,
         "a model must be passed, unless the call is inside `with model:` of PyMC",
         "none",
         "write sahmc.sample(model)",
     )
-    return around
+    return model
 
 
-def as_model(model: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> Model:
+def as_model(model: Any, args: Args = (), kwargs: Kwargs | None = None) -> Model:
     """Return a ``Model`` for what the user passed to ``sample``.
 
     ``model`` is a log density, a ``Model``, or a model of NumPyro, PyMC, Bambi or BridgeStan. ``args`` and ``kwargs``
@@ -40,31 +41,26 @@ def as_model(model: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] |
     require(isinstance(args, tuple), "model_args must be a tuple", args, "write model_args=(x, y)")
     ok = kwargs is None or (isinstance(kwargs, Mapping) and all(isinstance(name, str) for name in kwargs))
     require(ok, "model_kwargs must be a dict by the names of arguments", kwargs, 'write model_kwargs={"y": y}')
+    kwargs = kwargs or {}
     must = "model_args and model_kwargs are for a model of NumPyro"
     advice = "write the data into the function: lambda x: log_density(x, data)"
     try:
-        of_numpyro = is_of_numpyro(model, args, kwargs or {})
+        of_numpyro = is_numpyro_model(model, args, kwargs)
     except Exception as error:
         if has_sites(model) or not (args or kwargs):
             raise
         got = f"a function that fails with them ({type(error).__name__}: {str(error).splitlines()[0]})"
         raise ValueError(f"{must}; got {got}. To fix it, {advice}.") from error
     if of_numpyro:
-        from sahmc.models.numpyro import from_numpyro
-
-        return from_numpyro(model, *args, **(kwargs or {}))
-    _require_arguments(model, args, kwargs or {})
+        return from_numpyro(model, *args, **kwargs)
+    _require_arguments(model, args, kwargs)
     require(not args and not kwargs, must, f"{type(model).__name__} without a site of NumPyro", advice)
     if isinstance(model, Model):
         return model
     model = _of_bambi(model)
     if "pymc" in sys.modules and isinstance(model, sys.modules["pymc"].Model):
-        from sahmc.models.pymc import from_pymc
-
         return from_pymc(model)
     if hasattr(model, "log_density_gradient") and hasattr(model, "param_unc_num"):
-        from sahmc.models.stan import from_stan
-
         return from_stan(model)
     must = "model must be a log density, a Model, or a model of NumPyro, PyMC, Bambi or BridgeStan"
     require(callable(model), must, model, _advice(model))
@@ -79,22 +75,13 @@ def as_model(model: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] |
     return Model(log_density=model)
 
 
-def _advice(model: Any) -> str:
+def _advice(model: object) -> str:
     """Return advice on what to pass instead of something that is not a model."""
     if isinstance(model, (str, PathLike)) and str(model).endswith(".stan"):
         return f"pass sahmc.from_stan({str(model)!r}, data=...)"
     if type(model).__module__.startswith("numpyro."):
         return "pass the model itself, the function with numpyro.sample in it, and its arguments as model_args=(...)"
     return "pass a function"
-
-
-def is_of_numpyro(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-    """Tell whether ``model`` is a NumPyro model that accepts these arguments."""
-    if "numpyro" not in sys.modules or not callable(model):
-        return False
-    from sahmc.models.numpyro import is_numpyro_model
-
-    return is_numpyro_model(model, args, kwargs)
 
 
 def _of_bambi(model: Any) -> Any:
@@ -106,7 +93,7 @@ def _of_bambi(model: Any) -> Any:
     return model.backend.model
 
 
-def _require_arguments(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+def _require_arguments(model: Any, args: Args, kwargs: Kwargs) -> None:
     """Raise ``ValueError`` for a NumPyro model that cannot be called with these arguments."""
     if not has_sites(model):
         return
@@ -123,14 +110,14 @@ def _require_arguments(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, A
         ) from None
 
 
-def _short(values: Any) -> str:
+def _short(values: Args | Kwargs) -> str:
     """Return arguments as text, with their values left out."""
     if isinstance(values, Mapping):
         return "{" + ", ".join(f"{name!r}: ..." for name in values) + "}"
     return "(" + ", ".join("..." for _ in values) + ")"
 
 
-def _plain(function: Any) -> Any:
+def _plain(function: object) -> object:
     """Return the innermost wrapped function; return anything but a function unchanged."""
     if callable(function):
         function = inspect.unwrap(function, stop=lambda f: not callable(f))
@@ -139,7 +126,7 @@ def _plain(function: Any) -> Any:
     return function
 
 
-def has_sites(model: Any) -> bool:
+def has_sites(model: object) -> bool:
     """Tell whether a model is a function that refers to ``numpyro.sample`` and does not trace the sites itself."""
     function = _plain(model)
     if "numpyro" not in sys.modules or not inspect.isfunction(function):

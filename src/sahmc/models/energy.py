@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,8 @@ from sahmc.models.positions import Unpacker, called, require_storable
 
 Vector = Float[Array, " dim"]
 """A flat position."""
+Scalar = Float[Array, ""]
+"""One number."""
 FURTHEST = 1e33
 """The size of a coordinate beyond which every density counts as zero, since only overflow would end a flat density."""
 
@@ -26,7 +28,7 @@ FURTHEST = 1e33
 class BaseEnergy(NamedTuple):
     """The prior's share of the energy, which is not tilted."""
 
-    energy: Float[Array, ""]
+    energy: Scalar
     """-log prior."""
     grad: Vector | None
     """The gradient of ``energy``; None for kernels without gradients."""
@@ -41,8 +43,8 @@ def trace_energy(model: Model, unravel: Unravel, example: Vector, gradient: bool
     unless ``gradient`` is true.
     """
 
-    def energy_of(log_density: PositionFn, gradient: bool) -> Callable[[Vector], Any]:
-        def energy(flat: Vector) -> Any:
+    def energy_of(log_density: PositionFn, gradient: bool) -> Callable[[Vector], tuple[Scalar, Vector | None]]:
+        def energy(flat: Vector) -> Scalar:
             given = called(log_density, unravel(flat), "a log density")
             plain = isinstance(given, (int, float, np.generic, np.ndarray, jax.Array))
             what = "None" if given is None else f"a {type(given).__name__}"
@@ -62,7 +64,7 @@ def trace_energy(model: Model, unravel: Unravel, example: Vector, gradient: bool
             require(ok, "a log density must return one real number", f"a number of type {value.dtype}", todo)
             return -value.astype(flat.dtype)
 
-        def bounded(flat: Vector) -> Any:
+        def bounded(flat: Vector) -> tuple[Scalar, Vector | None]:
             """Return the energy and its gradient, which is 0 where the energy is +inf.
 
             A log density of +inf is an overflow far out, and becomes energy +inf.
@@ -74,7 +76,7 @@ def trace_energy(model: Model, unravel: Unravel, example: Vector, gradient: bool
 
         return bounded
 
-    def energies(flat: Vector, gradient: bool = gradient) -> Any:
+    def energies(flat: Vector, gradient: bool = gradient) -> tuple[Scalar, Vector | None, BaseEnergy | None]:
         if model.log_likelihood is not None and model.log_prior is not None:
             likelihood, prior = (energy_of(fn, gradient) for fn in (model.log_likelihood, model.log_prior))
             value, grad = likelihood(flat)
@@ -104,7 +106,7 @@ def trace_energy(model: Model, unravel: Unravel, example: Vector, gradient: bool
     return made
 
 
-def _works(fn: Callable[[Vector], Any], example: Vector) -> bool:
+def _works(fn: Callable[[Vector], object], example: Vector) -> bool:
     """Tell whether JAX can trace ``fn``."""
     try:
         jax.eval_shape(fn, example)
@@ -128,7 +130,7 @@ UNTRACED = (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationType
 """The errors by which JAX reports that a function needs concrete values of its arguments."""
 
 
-def _traced(fn: Callable[[Vector], Any], example: Vector, what: str) -> TracedFunction:
+def _traced(fn: Callable[[Vector], object], example: Vector, what: str) -> TracedFunction:
     """Return ``fn`` as a program of a flat position; raise ``ValueError`` about ``what`` if JAX cannot trace it."""
     try:
         return trace(fn, example)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -29,11 +28,13 @@ def in_blocks(points: np.ndarray, size: int) -> Iterator[tuple[slice, np.ndarray
     """
     for i in range(0, len(points), size):
         block = points[i : i + size]
-        yield slice(i, i + size), np.concatenate([block, np.repeat(block[:1], size - len(block), axis=0)])
+        yield slice(i, i + size), np.concatenate([block, np.repeat(block[-1:], size - len(block), axis=0)])
 
 
 @compiled
-def energies(energy_fn: TracedFunction, points: Float[Array, "points dim"]) -> tuple[Float[Array, " points"], Any]:
+def energies(
+    energy_fn: TracedFunction, points: Float[Array, "points dim"]
+) -> tuple[Float[Array, " points"], Float[Array, "points dim"] | None]:
     """Return U = -log density of each point, including the prior's share, and its gradient (None if there is none)."""
     energy, grad, base = jax.vmap(energy_fn)(points)
     if base is None:
@@ -54,13 +55,11 @@ def energies_and_gradients(energy_fn: TracedFunction, points: np.ndarray) -> tup
 
 def exact_energies(energy_fn: TracedFunction, points: np.ndarray) -> np.ndarray:
     """Return the energies of points (point, dim) and the prior's share, 0 if not separate: (point, 2)."""
-    parts = [np.zeros((0, 2))]
+    values = np.empty((len(points), 2))
     with jax.enable_x64(True):
-        for i in range(0, len(points), EXACT_AT_ONCE):
-            block = points[i : i + EXACT_AT_ONCE].astype(float)
-            padded = np.concatenate([block, np.repeat(block[:1], EXACT_AT_ONCE - len(block), axis=0)])
-            parts.append(np.asarray(_both(energy_fn, padded), float)[: len(block)])
-    return np.concatenate(parts)
+        for block, padded in in_blocks(points.astype(float), EXACT_AT_ONCE):
+            values[block] = np.asarray(_both(energy_fn, padded), float)[: len(values[block])]
+    return values
 
 
 @compiled

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +24,7 @@ class Labels(Frozen):
 
     coords: Mapping[str, Any] = field(default_factory=dict)
     """The coordinates along each dimension, by name of the dimension."""
-    dims: Mapping[str, Any] = field(default_factory=dict)
+    dims: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The names of the dimensions of each variable, by name of the variable."""
     observed_data: Mapping[str, Any] = field(default_factory=dict)
     """The observed values, by name."""

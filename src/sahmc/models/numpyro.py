@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
-from sahmc._support.types import Position, PositionFn
+from sahmc._support.types import PositionFn
 from sahmc._support.validate import require, require_library
 from sahmc.models.model import NO_DATA, Labels, Model
-from sahmc.models.numpyro_predictor import NumPyroPredictor
+from sahmc.models.numpyro_predictor import Args, Kwargs, NumPyroModel, NumPyroPredictor
 from sahmc.models.positions import require_shapes
 from sahmc.models.simplex import log_pin, log_volume, logits_of
 
@@ -25,8 +28,19 @@ default."""
 MOST_RUNS = 10
 """The maximum number of runs of a model, each with other latent values, until its parameters are all valid."""
 
+Site: TypeAlias = Mapping[str, Any]
+"""A site as NumPyro's handlers record it: its name, type, value, distribution and so on."""
+Sites: TypeAlias = Mapping[str, Site]
+"""The sites of a model by name."""
+Distribution: TypeAlias = Any
+"""A distribution of NumPyro, which has no types."""
+Point: TypeAlias = Mapping[str, Array]
+"""A position: the unconstrained values of latent sites, by name."""
+Given: TypeAlias = Callable[[Point], NumPyroModel]
+"""A function from a position to the model at this position."""
 
-def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
+
+def from_numpyro(model: NumPyroModel, *args: object, **kwargs: object) -> Model:
     """Return a NumPyro model, called with these arguments, as a ``Model``.
 
     Positions are the unconstrained values of its latent sites. Draws are the sites and deterministics by name, with
@@ -45,21 +59,23 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
         warnings.warn(NO_DATA, stacklevel=2)
     masked = _needs_masks(sites, _sites(model, args, kwargs, seed=1))
     simplexes = [name for name, site in latent.items() if _is_simplex(site)]
-    values = {name: site["value"] for name, site in latent.items() if not site["fn"].support.is_discrete}
-    example = {
-        **unconstrain_fn(seeded, args, kwargs, values),
-        **{name: logits_of(sites[name]["value"]) for name in simplexes},
-    }
+
+    def as_position(values: Mapping[str, Array]) -> Point:
+        logits = {name: logits_of(values[name]) for name in simplexes}
+        return {**unconstrain_fn(seeded, args, kwargs, values), **logits}
+
+    continuous = {name: site["value"] for name, site in latent.items() if not site["fn"].support.is_discrete}
+    example = as_position(continuous)
     following = {name for name, site in sites.items() if site["type"] == "deterministic"}
     given = partial(_substituted, seeded, simplexes)
 
-    def start(rng_key: Any) -> Any:
+    def start(rng_key: Array) -> Point:
         leaves, tree = jax.tree.flatten(example)
         keys = jax.random.split(rng_key, len(leaves))
         drawn = [jax.random.uniform(k, x.shape, x.dtype, -RADIUS, RADIUS) for k, x in zip(keys, leaves, strict=True)]
         return jax.tree.unflatten(tree, drawn)
 
-    def unconstrain(variables: Mapping[str, Any]) -> Any:
+    def unconstrain(variables: Mapping[str, Any]) -> Point:
         known = ", ".join(map(repr, example))
         variables = {name: value for name, value in variables.items() if name not in following}
         missing, stray = sorted(example.keys() - variables.keys()), sorted(variables.keys() - example.keys())
@@ -67,16 +83,14 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
             words for words, names in ((f"no {missing}", missing), (f"an unknown {stray}", stray)) if names
         )
         require(not given, f"initvals must have a value for each of {known}", given, "add or drop what is named")
-        require_shapes(variables, {name: np.shape(sites[name]["value"]) for name in example})
-        arrays = {k: jax.numpy.asarray(v) for k, v in variables.items()}
-        logits = {name: logits_of(arrays[name]) for name in simplexes}
-        return {**unconstrain_fn(seeded, args, kwargs, arrays), **logits}
+        require_shapes(variables, {name: np.shape(value) for name, value in continuous.items()})
+        return as_position({name: jnp.asarray(value) for name, value in variables.items()})
 
-    def draw_prior(rng_key: Any) -> Any:
+    def draw_prior(rng_key: Array) -> Point:
         drawn = handlers.trace(handlers.seed(model, rng_key)).get_trace(*args, **kwargs)
         return unconstrain({name: drawn[name]["value"] for name in example})
 
-    parts: dict[str, Any] = {"log_density": partial(_whole, given, args, kwargs, enumerated)}
+    parts: dict[str, PositionFn] = {"log_density": partial(_whole, given, args, kwargs, enumerated)}
     improper = any(_is_improper(site["fn"]) for site in latent.values())
     if not enumerated and not improper:
         parts = {
@@ -99,11 +113,13 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
     )
 
 
-def is_numpyro_model(model: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-    """Tell whether a function, called with these arguments, has NumPyro sample sites.
+def is_numpyro_model(model: object, args: Args, kwargs: Kwargs) -> bool:
+    """Tell whether ``model`` is a function that, called with these arguments, has NumPyro sample sites.
 
     A log density needs a position, so it cannot be called like this.
     """
+    if "numpyro" not in sys.modules or not callable(model):
+        return False
     try:
         inspect.signature(model).bind(*args, **kwargs)
     except (TypeError, ValueError):
@@ -111,40 +127,28 @@ def is_numpyro_model(model: Callable[..., Any], args: tuple[Any, ...], kwargs: M
     return any(site["type"] == "sample" for site in _sites(model, args, kwargs).values())
 
 
-def _sites(
-    model: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], seed: int = 0
-) -> dict[str, Any]:
+def _sites(model: NumPyroModel, args: Args, kwargs: Kwargs, seed: int = 0) -> Sites:
     """Return the sites of one run of the model, by name.
 
-    Latent values are drawn like NumPyro's starts, since a prior may be improper.
+    Latent values are drawn like NumPyro's starts, since a prior may be improper. NumPyro raises ``ValueError`` for
+    parameters that are not finite, and random latent values can lead to some: for example, a time series explodes.
+    Other latent values are then tried. If all fail, the first error is raised.
     """
     from numpyro import handlers
     from numpyro.infer import init_to_uniform
 
-    def at(key: Any) -> dict[str, Any]:
-        seeded = handlers.seed(model, key)
-        return handlers.trace(handlers.substitute(seeded, substitute_fn=init_to_uniform)).get_trace(*args, **kwargs)
-
-    return _where_it_runs(at, seed)
-
-
-def _where_it_runs(run: Callable[[Any], Any], seed: int = 0) -> Any:
-    """Return the value of ``run`` for the first of several keys that does not raise ``ValueError``.
-
-    NumPyro rejects parameters that are not finite, and random latent values can lead to some: for example, a time
-    series explodes. If all keys fail, the first error is raised.
-    """
-    first = None
+    first, key = None, jax.random.key(seed)
     for i in range(MOST_RUNS):
+        seeded = handlers.seed(model, jax.random.fold_in(key, i) if i else key)
         try:
-            return run(jax.random.fold_in(jax.random.key(seed), i) if i else jax.random.key(seed))
+            return handlers.trace(handlers.substitute(seeded, substitute_fn=init_to_uniform)).get_trace(*args, **kwargs)
         except ValueError as error:
             first = first or error
     assert first is not None
     raise first
 
 
-def _check(sites: Mapping[str, Any], latent: Mapping[str, Any]) -> bool:
+def _check(sites: Sites, latent: Sites) -> bool:
     """Raise ``ValueError`` for models that cannot be sampled; return whether there are discrete sites to sum out."""
     parameters = [name for name, site in sites.items() if site["type"] == "param"]
     require(
@@ -164,7 +168,7 @@ def _check(sites: Mapping[str, Any], latent: Mapping[str, Any]) -> bool:
     )
     require(latent, "a model must have something to sample", "no latent site", "condition on less data")
     discrete = [name for name, site in latent.items() if site["fn"].support.is_discrete]
-    endless = [name for name in discrete if not _is_finite(latent[name])]
+    endless = [name for name in discrete if not latent[name]["fn"].has_enumerate_support]
     advice = (
         "sum them out by hand (for a mixture: numpyro.distributions.MixtureSameFamily), or replace them by a "
         "continuous relaxation"
@@ -179,12 +183,7 @@ def _check(sites: Mapping[str, Any], latent: Mapping[str, Any]) -> bool:
     return bool(discrete)
 
 
-def _is_finite(site: Mapping[str, Any]) -> bool:
-    """Tell whether a discrete site has finitely many values, so that it can be summed out."""
-    return bool(site["fn"].has_enumerate_support)
-
-
-def _needs_masks(sites: Mapping[str, Any], again: Mapping[str, Any]) -> bool:
+def _needs_masks(sites: Sites, again: Sites) -> bool:
     """Tell whether observed values could lie outside their support for some latent values.
 
     ``sites`` and ``again`` come from runs with different latent values. If values could lie outside, NumPyro gives them
@@ -217,7 +216,7 @@ def _needs_masks(sites: Mapping[str, Any], again: Mapping[str, Any]) -> bool:
     return moving
 
 
-def _layers(distribution: Any) -> list[Any]:
+def _layers(distribution: Distribution) -> list[Distribution]:
     """Return a distribution and the ones nested in it; for a mixture that is the component distribution."""
     from numpyro import distributions as dist
 
@@ -232,7 +231,7 @@ def _layers(distribution: Any) -> list[Any]:
 def _without_masks(part: PositionFn) -> PositionFn:
     """Return a log density that does not check whether the data lie in their support."""
 
-    def unmasked(position: Position) -> Any:
+    def unmasked(position: Point) -> Array:
         from numpyro import validation_enabled
 
         with validation_enabled(False):
@@ -241,7 +240,7 @@ def _without_masks(part: PositionFn) -> PositionFn:
     return unmasked
 
 
-def _is_improper(distribution: Any) -> bool:
+def _is_improper(distribution: Distribution) -> bool:
     from numpyro import distributions as dist
 
     while hasattr(distribution, "base_dist"):
@@ -249,14 +248,14 @@ def _is_improper(distribution: Any) -> bool:
     return isinstance(distribution, dist.ImproperUniform)
 
 
-def _is_whole(site: Mapping[str, Any]) -> bool:
+def _is_whole(site: Site) -> bool:
     """Tell whether the density of a latent site is neither masked nor scaled, so that it has mass 1."""
     from numpyro import distributions as dist
 
     return site["scale"] is None and not any(isinstance(d, dist.MaskedDistribution) for d in _layers(site["fn"]))
 
 
-def _is_simplex(site: Mapping[str, Any]) -> bool:
+def _is_simplex(site: Site) -> bool:
     """Tell whether a latent site is a simplex; the position then holds logits of its parts."""
     from numpyro.distributions import constraints
 
@@ -266,13 +265,13 @@ def _is_simplex(site: Mapping[str, Any]) -> bool:
     return support is constraints.simplex and "_scan_current_index" not in site["infer"]
 
 
-def _substituted(model: Any, simplexes: list[str], position: Position) -> Any:
+def _substituted(model: NumPyroModel, simplexes: list[str], position: Point) -> NumPyroModel:
     """Return the model at a position, with Jacobians as extra sites; ``simplexes`` lists the names of simplex sites."""
     import numpyro
     from numpyro import handlers
     from numpyro.infer.util import _unconstrain_reparam
 
-    def value(site: Any) -> Any:
+    def value(site: Site) -> Array | None:
         name = site["name"]
         if name not in simplexes or site["type"] != "sample":
             return _unconstrain_reparam(position, site)
@@ -282,7 +281,7 @@ def _substituted(model: Any, simplexes: list[str], position: Position) -> Any:
     return handlers.substitute(model, substitute_fn=value)
 
 
-def _constrain(model: Any, args: Any, kwargs: Any, simplexes: list[str], position: Position) -> Any:
+def _constrain(model: NumPyroModel, args: Args, kwargs: Kwargs, simplexes: list[str], position: Point) -> Point:
     """Return the latent sites and the deterministics at a position."""
     from numpyro import handlers
     from numpyro.infer.util import constrain_fn
@@ -293,7 +292,7 @@ def _constrain(model: Any, args: Any, kwargs: Any, simplexes: list[str], positio
     return {**{name: known.get(name, found.get(name)) for name in position}, **found}
 
 
-def _whole(given: Any, args: Any, kwargs: Any, enumerated: bool, position: Position) -> Any:
+def _whole(given: Given, args: Args, kwargs: Kwargs, enumerated: bool, position: Point) -> Array:
     """Return the log density at a position, with discrete sites summed out if ``enumerated``."""
     if enumerated:
         from numpyro.contrib.funsor import log_density
@@ -302,7 +301,7 @@ def _whole(given: Any, args: Any, kwargs: Any, enumerated: bool, position: Posit
     return log_density(given(position), args, kwargs, {})[0]
 
 
-def _part(given: Any, args: Any, kwargs: Any, observed: bool, position: Position) -> Any:
+def _part(given: Given, args: Args, kwargs: Kwargs, observed: bool, position: Point) -> Array:
     """Return the log likelihood if ``observed``, otherwise the log prior, including the Jacobians of the transforms.
 
     ``args`` and ``kwargs`` are the arguments of the model, and ``position`` holds its unconstrained latent values;
@@ -312,22 +311,19 @@ def _part(given: Any, args: Any, kwargs: Any, observed: bool, position: Position
 
     terms, sites = compute_log_probs(given(position), args, kwargs, {}, True)
     jacobians = {f"_{name}_log_det" for name in position}
-    chosen = [term for name, term in terms.items() if observed == _is_data(name, sites[name], jacobians)]
-    return sum(chosen, jax.numpy.zeros((), jax.tree.leaves(position)[0].dtype))
+    data = {name for name in terms if sites[name]["is_observed"] and name not in jacobians}
+    chosen = [term for name, term in terms.items() if observed == (name in data)]
+    return sum(chosen, jnp.zeros((), jax.tree.leaves(position)[0].dtype))
 
 
-def _is_data(name: str, site: Mapping[str, Any], jacobians: set[str]) -> bool:
-    return bool(site["is_observed"]) and name not in jacobians
-
-
-def _labels(sites: Mapping[str, Any], sampled: Mapping[str, Any]) -> Labels:
+def _labels(sites: Sites, sampled: Point) -> Labels:
     """Return the plates as dims, and the observed values; ``sampled`` holds the latent sites that draws contain."""
     from numpyro import distributions as dist
 
     dims, observed = {}, {}
     for name, site in sites.items():
         if site["type"] == "deterministic":
-            own = _plates(site["value"], site["cond_indep_stack"])
+            own = _plates(np.shape(site["value"]), site["cond_indep_stack"])
         elif site["type"] == "sample":
             own = [None] * np.ndim(site["value"])
             for frame in site["cond_indep_stack"]:
@@ -342,12 +338,12 @@ def _labels(sites: Mapping[str, Any], sampled: Mapping[str, Any]) -> Labels:
     return Labels(dims=dims, observed_data=observed)
 
 
-def _plates(value: Any, frames: list[Any]) -> list[str | None]:
-    """Return the plate of each axis of a deterministic value; none if ambiguous.
+def _plates(shape: tuple[int, ...], frames: list[Any]) -> list[str | None]:
+    """Return the plate of each axis of a deterministic value of this shape; none if ambiguous.
 
     NumPyro does not record its axes within a plate, so the sizes must leave only one choice.
     """
-    shape, found = np.shape(value), []
+    found = []
     for inner in range(len(shape) + 1):
         places = {len(shape) - inner + frame.dim: frame for frame in frames}
         if all(at >= 0 and shape[at] == frame.size for at, frame in places.items()):

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import numpy as np
 
 from sahmc._support.validate import require
 from sahmc.models.predictor import Predictor, PriorDraws, Variables, require_observed
+
+NumPyroModel = Callable[..., object]
+"""A function with NumPyro's sample statements."""
+Args = tuple[object, ...]
+"""The positional arguments of a model, including data."""
+Kwargs = Mapping[str, object]
+"""The keyword arguments of a model."""
+Block = Mapping[str, jax.Array]
+"""Variables of some draws, by name."""
 
 NUMBERS_AT_ONCE, DRAWS_AT_ONCE = 2**23, 2048
 """The maximum number of data values computed at once, and the maximum number of draws."""
@@ -20,11 +28,11 @@ NUMBERS_AT_ONCE, DRAWS_AT_ONCE = 2**23, 2048
 class NumPyroPredictor(Predictor):
     """The predictive functions of a NumPyro model with given arguments."""
 
-    model: Callable[..., Any]
+    model: NumPyroModel
     """The model."""
-    args: tuple[Any, ...]
+    args: Args
     """Its positional arguments, including data."""
-    kwargs: Mapping[str, Any]
+    kwargs: Kwargs
     """Its keyword arguments."""
     latent: tuple[str, ...]
     """The names of the latent sites in the draws."""
@@ -41,7 +49,7 @@ class NumPyroPredictor(Predictor):
 
         self._check()
 
-        def under(_: Any, block: Variables) -> Any:
+        def under(_: jax.Array, block: Block) -> Block:
             found = log_likelihood(self.model, block, *self.args, parallel=True, **self.kwargs)
             return {name: found[name] for name in self.observed}
 
@@ -55,7 +63,7 @@ class NumPyroPredictor(Predictor):
         self._check()
         free, names = uncondition(self.model), list(self.observed)
 
-        def under(rng_key: Any, block: Variables) -> Any:
+        def under(rng_key: jax.Array, block: Block) -> Block:
             return Predictive(free, block, return_sites=names, parallel=True)(rng_key, *self.args, **self.kwargs)
 
         return self._in_blocks(under, draws, seed)
@@ -91,7 +99,7 @@ class NumPyroPredictor(Predictor):
             "sum them out in the model: for a mixture, numpyro.distributions.MixtureSameFamily",
         )
 
-    def _in_blocks(self, fn: Callable[..., Any], draws: Variables, seed: int) -> dict[str, np.ndarray]:
+    def _in_blocks(self, fn: Callable[[jax.Array, Block], Block], draws: Variables, seed: int) -> dict[str, np.ndarray]:
         """Return ``fn`` of a key and draws, compiled once and computed in blocks of draws to limit memory."""
         at_once = int(np.clip(NUMBERS_AT_ONCE // max(1, sum(self.observed.values())), 1, DRAWS_AT_ONCE))
         values = {name: np.asarray(draws[name]) for name in self.latent}

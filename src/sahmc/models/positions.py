@@ -12,11 +12,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
+from jaxtyping import PyTree
 
 from sahmc._support.compiled import compiled
 from sahmc._support.traced import TracedFunction, trace
 from sahmc._support.types import Position, PositionFn, Unravel
 from sahmc._support.validate import require
+from sahmc.models.evaluation import in_blocks
 from sahmc.models.model import Labels, Model
 
 AXES, MOST_NAME = ("chain", "draw"), 200
@@ -64,10 +66,8 @@ def require_shapes(variables: Mapping[str, Any], shapes: Mapping[str, tuple[int,
         )
 
 
-def called(function: PositionFn, position: Position, what: str) -> Any:
+def called(function: PositionFn, position: Position, what: str) -> PyTree:
     """Return a user's function of a position; raise ``ValueError`` about ``what`` if it reads a missing key.
-
-    The position may also be named variables.
 
     The position may also be named variables.
     """
@@ -82,14 +82,18 @@ def called(function: PositionFn, position: Position, what: str) -> Any:
         raise ValueError(f"{must}; got {key!r}. To fix it, use one of these, or start from a dict with it.") from error
 
 
-def require_storable(tree: Any, dims: Mapping[str, Sequence[str]] | None = None) -> None:
+def require_storable(tree: PyTree, dims: Mapping[str, Sequence[str]] | None = None) -> None:
     """Raise ``ValueError`` for variables whose names no tree or file can hold, before anything is sampled.
 
     ``tree`` holds the variables, or stand-ins for them, and ``dims`` the names of the axes of some of them.
     """
     variables, given = named(tree), dims or {}
     written = {name: in_tree(name) for name in variables}
-    axes = {axis for name, x in variables.items() for axis in given.get(name, default_dims(written[name], x.ndim))}
+    axes = {
+        axis
+        for name, x in variables.items()
+        for axis in given.get(name, [f"{written[name]}_dim_{i}" for i in range(x.ndim)])  # the latter is ArviZ's way
+    }
     for name, short in written.items():
         why = ""
         if short in AXES:
@@ -114,11 +118,6 @@ def in_tree(name: str) -> str:
     return name.replace("/", ".")
 
 
-def default_dims(name: str, num: int) -> list[str]:
-    """Return the names that ArviZ gives to the axes of a variable that nobody has named."""
-    return [f"{name}_dim_{i}" for i in range(num)]
-
-
 @dataclass(frozen=True)
 class Unpacker:
     """The map from a vector to its meaning: a position in the user's structure, or named variables."""
@@ -139,34 +138,32 @@ class Unpacker:
         require_storable(jax.eval_shape(made, example), model.labels.dims)
         return cls(unravel, made)
 
-    def __call__(self, flat: jax.Array) -> Any:
+    def __call__(self, flat: jax.Array) -> PyTree:
         """Return the position or variables of one vector; JAX may transform this."""
         return self.unravel(flat) if self.constrain is None else self.constrain(flat)
 
-    def all(self, flat: np.ndarray) -> Any:
+    def all(self, flat: np.ndarray) -> PyTree:
         """Return the positions or variables of vectors (..., dim), as NumPy arrays with the same leading axes.
 
         Positions are not copied; variables are computed in blocks.
         """
         if self.constrain is None:
             return split(flat, self.unravel)
-        rows = flat.reshape(-1, flat.shape[-1])
+        rows = np.asarray(flat.reshape(-1, flat.shape[-1]))
         parts = []
-        for first in range(0, len(rows), VECTORS_AT_ONCE):
-            block = np.asarray(rows[first : first + VECTORS_AT_ONCE])
-            padded = np.concatenate([block, np.repeat(block[-1:], VECTORS_AT_ONCE - len(block), axis=0)])
-            made = _variables(self.constrain, padded)
-            parts.append(jax.tree.map(lambda x: np.asarray(x)[: len(block)], made))  # noqa: B023
+        for block, padded in in_blocks(rows, VECTORS_AT_ONCE):
+            num, made = len(rows[block]), _variables(self.constrain, padded)
+            parts.append(jax.tree.map(lambda x, num=num: np.asarray(x)[:num], made))
         whole = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
         return jax.tree.map(lambda x: x.reshape(*flat.shape[:-1], *x.shape[1:]), whole)
 
 
 @compiled
-def _variables(constrain: TracedFunction, flat: jax.Array) -> Any:
+def _variables(constrain: TracedFunction, flat: jax.Array) -> PyTree:
     return jax.vmap(constrain)(flat)
 
 
-def split(flat: np.ndarray, unravel: Unravel) -> Any:
+def split(flat: np.ndarray, unravel: Unravel) -> Position:
     """Return ``unravel`` of all vectors (..., dim) at once, without a copy.
 
     The leaves have the leading axes of ``flat``.
@@ -180,7 +177,7 @@ def split(flat: np.ndarray, unravel: Unravel) -> Any:
     return jax.tree.unflatten(tree, parts)
 
 
-def labels(tree: Any, lead: int = 0, known: Labels | None = None) -> list[str]:
+def labels(tree: PyTree, lead: int = 0, known: Labels | None = None) -> list[str]:
     """Return a name for every number in the leaves, in order; the first ``lead`` axes belong to draws.
 
     ``known`` has the dims and coords of variables, used in place of indices.
@@ -200,7 +197,7 @@ def numbered(name: str, shape: tuple[int, ...], known: Labels | None = None) -> 
     return [f"{name}[{', '.join(at)}]" if at else name for at in itertools.product(*places)]
 
 
-def _tick(value: Any) -> str:
+def _tick(value: object) -> str:
     """Return a coordinate as text: a date without midnight, and a number without spurious digits."""
     if isinstance(value, np.datetime64):
         return str(np.datetime_as_string(value, unit="auto"))
@@ -212,7 +209,7 @@ def untransformed(name: str) -> str:
     return re.sub(r"_[^_]+__$", "", name)
 
 
-def named(tree: Any) -> dict[str, Any]:
+def named(tree: PyTree) -> dict[str, Any]:
     """Return the leaves by name: keys of dicts, joined by dots where they are nested; "x" for a bare array."""
     paths = jax.tree_util.tree_flatten_with_path(tree)[0]
     return {jax.tree_util.keystr(path, simple=True, separator=".") or "x": leaf for path, leaf in paths}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sized
+from typing import NamedTuple
 
 import numpy as np
 
 from sahmc._support.validate import require
 
-Variables = Mapping[str, Any]
+Variables = Mapping[str, np.ndarray]
 """The variables by name; the first axis of each array is that of draws."""
 
 
@@ -39,7 +39,7 @@ class Predictor(ABC):
         """Return ``size`` draws from the prior, and data simulated from each."""
 
 
-def require_observed(names: Any) -> None:
+def require_observed(names: Sized) -> None:
     """Raise ``ValueError`` unless a model has observed variables; ``names`` lists them."""
     must = "log_likelihood and posterior_predictive need observed variables"
     require(names, must, "a model that has none, or only factors and potentials", "observe the data by name")

@@ -5,28 +5,35 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from sahmc._support.types import PositionFn
 from sahmc._support.validate import require, require_library
 from sahmc.models.model import NO_DATA, Labels, Model
 from sahmc.models.positions import require_shapes
-from sahmc.models.pymc_predictor import PyMCPredictor
+from sahmc.models.pymc_predictor import PyMCModel, PyMCPredictor
 from sahmc.models.simplex import log_pin
 
 JITTER = 1.0
 """The half-width, around PyMC's initial point, of the uniform distribution of starts in unconstrained coordinates."""
 
+Variable: TypeAlias = Any
+"""A variable, or another expression, of PyTensor, which has no types."""
+Point = dict[str, jax.Array]
+"""A position: the unconstrained value variables by name."""
+
 ONTO = {"LogTransform", "LogOddsTransform", "Interval", "IntervalTransform", "SimplexTransform", "LogExpM1"}
-"""The names of PyMC's transforms that map one-to-one onto the whole support of a variable."""
+"""The names of PyMC's transforms that map one-to-one onto the whole support of a variable, so that a prior keeps its
+mass. An ordered vector covers only part of its support, and an angle repeats every turn."""
 
 
-def from_pymc(model: Any) -> Model:
+def from_pymc(model: PyMCModel) -> Model:
     """Return a PyMC model as a ``Model``, with its log density translated to JAX, without callbacks.
 
     Positions are the unconstrained value variables. Draws are the free variables and deterministics by name, with the
@@ -37,6 +44,8 @@ def from_pymc(model: Any) -> Model:
     known = hasattr(model, "free_RVs") and hasattr(model, "value_vars")
     require(known, "model must be a pymc.Model", model, "pass what `with pm.Model() as model` made")
     get_jaxified_graph = _graphs()  # first: it switches JAX to 64 bits, which the starts must use
+    from pymc.util import get_default_varnames
+
     discrete = [variable.name for variable in model.free_RVs if variable.dtype.startswith(("int", "uint", "bool"))]
     advice = "sum them out (pm.Mixture, or marginalize() of pymc-extras), or replace them by a continuous relaxation"
     require(not discrete, "latent variables must be continuous", f"discrete {discrete}", advice)
@@ -44,57 +53,49 @@ def from_pymc(model: Any) -> Model:
     if not model.observed_RVs and not model.potentials:
         warnings.warn(NO_DATA, stacklevel=2)
     names = [variable.name for variable in model.value_vars]
-
     simplexes = _simplexes(model)
 
-    def as_position(point: Mapping[str, Any]) -> dict[str, Any]:
+    def as_position(point: Mapping[str, np.ndarray]) -> Point:
         return {name: _lifted(jnp.asarray(point[name], float), name in simplexes) for name in names}
 
     initial = as_position(model.initial_point(0))
 
-    def start(rng_key: Any) -> Any:
+    def start(rng_key: jax.Array) -> Point:
         keys = jax.random.split(rng_key, len(names))
         return {
             name: x + jax.random.uniform(key, x.shape, x.dtype, -JITTER, JITTER)
             for key, (name, x) in zip(keys, initial.items(), strict=True)
         }
 
-    outputs = _outputs(model)
+    # the free variables, constrained, and the deterministics
+    outputs = list(get_default_varnames(model.unobserved_value_vars, include_transformed=False))
     jaxified = partial(_jaxified, get_jaxified_graph, model)
     constrain = jaxified(outputs)
     improper = [v.name for v in model.free_RVs if type(v.owner.op).__name__ in ("FlatRV", "HalfFlatRV")]
-    parts: dict[str, Callable[[Any], Any]]
     if improper:
         whole = jaxified([model.logp()])
-        parts = {"log_density": lambda position: whole(position)[0] + _pins(position, simplexes)}
+        parts: dict[str, PositionFn] = {"log_density": lambda position: whole(position)[0] + _pins(position, simplexes)}
     else:
         prior, data = jaxified([model.varlogp]), jaxified([model.observedlogp + model.potentiallogp])
         parts = {
             "log_prior": lambda position: prior(position)[0] + _pins(position, simplexes),
             "log_likelihood": lambda position: data(position)[0],
         }
-    labels = _labels(model)
+    labels, transforms = _labels(model), model.rvs_to_transforms.values()
     return Model(
         **parts,
         start=start,
         constrain=lambda position: dict(zip([v.name for v in outputs], constrain(position), strict=True)),
         unconstrain=lambda values: as_position(_initial_point(model, values)),
         labels=labels,
-        prior_normalised=not improper and all(map(_is_onto, model.rvs_to_transforms.values())),
+        prior_normalised=not improper and all(how is None or type(how).__name__ in ONTO for how in transforms),
         predictor=PyMCPredictor(model, labels, tuple(improper)),
     )
 
 
-def _is_onto(transform: Any) -> bool:
-    """Tell whether a transform, or None, is known to map one-to-one onto the whole support, so that a prior keeps its
-    mass.
-
-    An ordered vector covers only part of its support, and an angle repeats every turn.
-    """
-    return transform is None or type(transform).__name__ in ONTO
-
-
-def _jaxified(get_jaxified_graph: Any, model: Any, outputs: Any) -> Callable[[Any], Any]:
+def _jaxified(
+    get_jaxified_graph: Callable[..., Callable[..., Sequence[jax.Array]]], model: PyMCModel, outputs: Sequence[Variable]
+) -> Callable[[Point], Sequence[jax.Array]]:
     """Return PyTensor expressions ``outputs`` of a model as a JAX function of a position.
 
     ``get_jaxified_graph`` is PyMC's own translator.
@@ -111,32 +112,32 @@ def _jaxified(get_jaxified_graph: Any, model: Any, outputs: Any) -> Callable[[An
     return lambda position: graph(*(_lowered(position[name], name in simplexes) for name in names))
 
 
-def _simplexes(model: Any) -> set[str]:
+def _simplexes(model: PyMCModel) -> set[str]:
     """Return the names of the value variables of simplexes; the position holds a logit for each part."""
     transforms = model.rvs_to_transforms.items()
     return {model.rvs_to_values[rv].name for rv, how in transforms if type(how).__name__ == "SimplexTransform"}
 
 
-def _lifted(value: Any, simplex: bool) -> Any:
+def _lifted(value: jax.Array, simplex: bool) -> jax.Array:
     """Return a value variable in position form: for a simplex PyMC omits the last logit, which makes the sum 0."""
     return jnp.concatenate([value, -value.sum(axis=-1, keepdims=True)], axis=-1) if simplex else value
 
 
-def _lowered(value: Any, simplex: bool) -> Any:
+def _lowered(value: jax.Array, simplex: bool) -> jax.Array:
     """Return a part of a position as PyMC's value variable."""
     return value[..., :-1] - value.mean(axis=-1, keepdims=True) if simplex else value
 
 
-def _pins(position: Mapping[str, Any], simplexes: set[str]) -> Any:
+def _pins(position: Point, simplexes: set[str]) -> jax.Array | float:
     """Return the log density of the sums of logits, with the log Jacobian from these logits to PyMC's."""
-    total = 0.0
+    total: jax.Array | float = 0.0
     for name in sorted(simplexes):
         logits = position[name]
         total += log_pin(logits) - 0.5 * math.prod(logits.shape[:-1]) * math.log(logits.shape[-1])
     return total
 
 
-def _graphs() -> Any:
+def _graphs() -> Callable[..., Callable[..., Sequence[jax.Array]]]:
     """Return PyMC's translator to JAX.
 
     Importing it sets an environment variable that asks JAX for a hundred devices. JAX is started first, so that this
@@ -153,14 +154,7 @@ def _graphs() -> Any:
     return get_jaxified_graph
 
 
-def _outputs(model: Any) -> list[Any]:
-    """Return the free variables of a model, constrained, and its deterministics."""
-    from pymc.util import get_default_varnames
-
-    return list(get_default_varnames(model.unobserved_value_vars, include_transformed=False))
-
-
-def _initial_point(model: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+def _initial_point(model: PyMCModel, values: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """Return PyMC's initial point, with some variables replaced by ``values``, constrained and by name."""
     from pymc.initial_point import make_initial_point_fn
 
@@ -175,7 +169,7 @@ def _initial_point(model: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     return make_initial_point_fn(model=model, overrides=dict(values), return_transformed=True)(0)
 
 
-def _labels(model: Any) -> Labels:
+def _labels(model: PyMCModel) -> Labels:
     """Return coords, dims and data of a model."""
     from pymc.backends.arviz import coords_and_dims_for_inferencedata, find_constants, find_observations
 

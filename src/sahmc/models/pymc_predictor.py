@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -12,13 +12,16 @@ from sahmc._support.validate import require
 from sahmc.models.model import Labels
 from sahmc.models.predictor import Predictor, PriorDraws, Variables, require_observed
 
+PyMCModel: TypeAlias = Any
+"""A ``pymc.Model``, which has no types."""
+
 
 @dataclass(frozen=True)
 class PyMCPredictor(Predictor):
     """The predictive functions of a PyMC model, with its data at the time of the call."""
 
-    model: Any
-    """The ``pymc.Model``."""
+    model: PyMCModel
+    """The model."""
     labels: Labels
     """The names of its dimensions, their coordinates, and its data."""
     improper: tuple[str, ...]
@@ -62,7 +65,7 @@ class PyMCPredictor(Predictor):
             {name: np.asarray(x) for name, x in found.items() if name in data},
         )
 
-    def _trace(self, draws: Variables) -> Any:
+    def _trace(self, draws: Variables) -> object:
         """Return draws of the free variables in the container that this version of PyMC reads.
 
         It includes coordinates and constant data. If PyMC cannot see that these are unchanged since the draws were

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,13 @@ import numpy as np
 
 from sahmc._support.validate import as_path, require, require_library
 from sahmc.models.model import Labels, Model
-from sahmc.models.stan_predictor import StanPredictor, observed_data
+from sahmc.models.stan_predictor import StanPredictor, replicated
+
+StanModel: TypeAlias = Any
+"""A ``bridgestan.StanModel``, or anything with its methods."""
+Data = Mapping[str, Any] | str | os.PathLike[str]
+"""The data of a program: a dict, a JSON file or JSON text."""
+Found = TypeVar("Found")
 
 RADIUS = 2.0
 """The half-width around 0 of the uniform distribution of starts, in every unconstrained coordinate; Stan's default."""
@@ -27,7 +33,7 @@ THREADS = os.cpu_count() or 1
 """The number of threads in which Stan computes gradients."""
 
 
-def from_stan(model: Any, data: Mapping[str, Any] | str | os.PathLike[str] | None = None, *, seed: int = 0) -> Model:
+def from_stan(model: StanModel, data: Data | None = None, *, seed: int = 0) -> Model:
     """Return a Stan program with its data as a ``Model``.
 
     ``model`` is a .stan file, the code itself, or a ``bridgestan.StanModel``, which has its data. ``data`` is a dict, a
@@ -42,12 +48,11 @@ def from_stan(model: Any, data: Mapping[str, Any] | str | os.PathLike[str] | Non
     dim = built.param_unc_num()
     require(dim > 0, "a model must have something to sample", "no parameters", "declare some")
 
-    def start(rng_key: Any) -> Any:
+    def start(rng_key: jax.Array) -> jax.Array:
         return jax.random.uniform(rng_key, (dim,), jnp.result_type(float), -RADIUS, RADIUS)
 
-    def unconstrain(variables: Mapping[str, Any]) -> Any:
-        values = {name: np.asarray(value).tolist() for name, value in variables.items()}
-        return jnp.asarray(built.param_unconstrain_json(json.dumps(values)), jnp.result_type(float))
+    def unconstrain(variables: Mapping[str, object]) -> jax.Array:
+        return jnp.asarray(built.param_unconstrain_json(_json(variables)), jnp.result_type(float))
 
     return Model(
         log_density=_log_density(built, dim),
@@ -59,23 +64,23 @@ def from_stan(model: Any, data: Mapping[str, Any] | str | os.PathLike[str] | Non
     )
 
 
-def _observed(model: Any) -> dict[str, np.ndarray]:
+def _observed(model: StanModel) -> dict[str, np.ndarray]:
     """Return the data that a model's generated quantities simulate."""
     names = {_variable(name) for name in model.param_names(include_tp=True, include_gq=True)}
     data = json.loads(getattr(model, "data", "") or "{}")
-    return observed_data(data, sorted(names))
+    return {name: np.asarray(data[name]) for name in replicated(sorted(names)) if name in data}
 
 
-def _compiled(model: Any, data: Any) -> Any:
+def _compiled(model: object, data: Data | None) -> StanModel:
     """Return the ``bridgestan.StanModel`` of a .stan file, or of code, with its data."""
     require_library("bridgestan", "stan")
     import bridgestan
 
-    code = isinstance(model, str) and ("{" in model or "\n" in model)
-    path = _code_file(model) if code else as_path(model, "model")
+    code = model if isinstance(model, str) and ("{" in model or "\n" in model) else None
+    path = as_path(model, "model") if code is None else _code_file(code)
     require(path.suffix == ".stan", "a Stan program is a .stan file or its code", str(path), "check the name")
     require(path.is_file(), "the Stan program must exist", str(path), "check the path")
-    text = json.dumps(_plain(data)) if isinstance(data, Mapping) else None if data is None else os.fspath(data)
+    text = _json(data) if isinstance(data, Mapping) else None if data is None else os.fspath(data)
     try:
         return bridgestan.StanModel.from_stan_file(str(path), text, capture_stan_prints=False)
     except Exception as error:
@@ -96,11 +101,11 @@ def _code_file(code: str) -> Path:
     return path
 
 
-def _plain(data: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: np.asarray(value).tolist() for name, value in data.items()}
+def _json(values: Mapping[str, object]) -> str:
+    return json.dumps({name: np.asarray(value).tolist() for name, value in values.items()})
 
 
-def _log_density(model: Any, dim: int) -> Callable[[Any], Any]:
+def _log_density(model: StanModel, dim: int) -> Callable[[jax.Array], jax.Array]:
     """Return the log density as a JAX function with a gradient; Stan's ``reject`` means density zero.
 
     One call to Stan computes both, for a whole batch of positions.
@@ -112,27 +117,27 @@ def _log_density(model: Any, dim: int) -> Callable[[Any], Any]:
         except RuntimeError:
             return -np.inf, np.zeros(dim)
 
-    def batch(positions: Any) -> tuple[np.ndarray, np.ndarray]:
-        kind = np.asarray(positions).dtype
+    def batch(positions: jax.Array | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        kind = positions.dtype
         flat = np.ascontiguousarray(np.asarray(positions, np.float64).reshape(-1, dim))
         found = list(_map(one, flat))
         with np.errstate(over="ignore"):  # in single precision infinite, as in JAX
             values = np.array([value for value, _ in found], kind).reshape(np.shape(positions)[:-1])
             return values, np.array([gradient for _, gradient in found], kind).reshape(np.shape(positions))
 
-    def both(position: Any) -> Any:
+    def both(position: jax.Array) -> tuple[jax.Array, jax.Array]:
         shapes = (jax.ShapeDtypeStruct((), position.dtype), jax.ShapeDtypeStruct(position.shape, position.dtype))
         return jax.pure_callback(batch, shapes, position, vmap_method="expand_dims")
 
     @jax.custom_vjp
-    def log_density(position: Any) -> Any:
+    def log_density(position: jax.Array) -> jax.Array:
         return both(position)[0]
 
     log_density.defvjp(both, lambda gradient, cotangent: (cotangent * gradient,))
     return log_density
 
 
-def _map(fn: Callable[[np.ndarray], Any], rows: np.ndarray) -> Iterator[Any]:
+def _map(fn: Callable[[np.ndarray], Found], rows: np.ndarray) -> Iterator[Found]:
     """Apply ``fn`` to every row, in threads that share the rows: Stan computes without Python's lock."""
     shares = np.array_split(rows, min(THREADS, len(rows)))
     if len(shares) < 2:
@@ -146,7 +151,7 @@ def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(THREADS, thread_name_prefix="stan")
 
 
-def _constrain(model: Any, seed: int) -> Callable[[Any], dict[str, Any]]:
+def _constrain(model: StanModel, seed: int) -> Callable[[jax.Array], dict[str, jax.Array]]:
     """Return the map from a position to parameters, transformed parameters and generated quantities, by name.
 
     ``seed`` is for the random numbers in generated quantities.
@@ -158,15 +163,12 @@ def _constrain(model: Any, seed: int) -> Callable[[Any], dict[str, Any]]:
     shapes = {name: _shape([names[place] for place in own]) for name, own in places.items()}
     rng = model.new_rng(seed)
 
-    def one(position: np.ndarray) -> np.ndarray:
-        return model.param_constrain(position, include_tp=True, include_gq=True, rng=rng)
+    def batch(positions: jax.Array | np.ndarray) -> np.ndarray:
+        rows = np.asarray(positions, np.float64).reshape(-1, positions.shape[-1])
+        found = [model.param_constrain(row, include_tp=True, include_gq=True, rng=rng) for row in rows]
+        return np.array(found, positions.dtype).reshape(*positions.shape[:-1], len(names))
 
-    def batch(positions: Any) -> np.ndarray:
-        flat = np.asarray(positions, np.float64)
-        found = [one(row) for row in flat.reshape(-1, flat.shape[-1])]
-        return np.array(found, np.asarray(positions).dtype).reshape(*flat.shape[:-1], len(names))
-
-    def constrain(position: Any) -> dict[str, Any]:
+    def constrain(position: jax.Array) -> dict[str, jax.Array]:
         shape = jax.ShapeDtypeStruct((len(names),), position.dtype)
         values = jax.pure_callback(batch, shape, position, vmap_method="expand_dims")
         # Stan numbers elements with the first index fastest
@@ -180,9 +182,7 @@ def _variable(name: str) -> str:
 
     The parts of a complex number or a tuple count as separate variables.
     """
-    match = re.fullmatch(r"(.*?)((?:\.\d+)*)", name)
-    assert match is not None
-    return match[1]
+    return re.sub(r"(\.\d+)+\Z", "", name)
 
 
 def _shape(names: list[str]) -> tuple[int, ...]:

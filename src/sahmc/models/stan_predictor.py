@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -52,11 +51,6 @@ class StanPredictor(Predictor):
         )
 
 
-def replicated(names: Any) -> dict[str, str]:
+def replicated(names: Iterable[str]) -> dict[str, str]:
     """Return the names of simulated data, such as y_rep, by those of the data, such as y."""
     return {name.removesuffix(REPLICATED): name for name in names if name.endswith(REPLICATED)}
-
-
-def observed_data(data: Mapping[str, Any], names: Any) -> dict[str, np.ndarray]:
-    """Return the data of a program that a generated quantity simulates; ``names`` lists the quantities."""
-    return {name: np.asarray(data[name]) for name in replicated(names) if name in data}

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from sahmc._support.platform import placed
-from sahmc._support.types import Unravel
+from sahmc._support.types import Position, Unravel
 from sahmc._support.validate import require
 from sahmc.models.energy import BaseEnergy
 from sahmc.models.model import Model
@@ -28,7 +27,7 @@ class NoStartError(ValueError):
     """The error of a run without starts for its chains."""
 
 
-def starting_positions(model: Model, initvals: Any, chains: int, rng_key: jax.Array) -> tuple[jax.Array, Unravel]:
+def starting_positions(model: Model, initvals: PyTree, chains: int, rng_key: jax.Array) -> tuple[jax.Array, Unravel]:
     """Return starting positions (chains, dim), and the map from one of them back to the user's structure.
 
     ``initvals`` is one position, a list with one for each chain, a function of a key, or None for starts drawn by the
@@ -81,7 +80,7 @@ def _require_finite(flat: np.ndarray, where: str) -> None:
     require(ok, "a start must be made of finite numbers", f"NaN or infinity at {where}", advice)
 
 
-def prior_positions(model: Model, num: int, rng_key: jax.Array, like: Any) -> np.ndarray | None:
+def prior_positions(model: Model, num: int, rng_key: jax.Array, like: Position) -> np.ndarray | None:
     """Return draws from the prior as positions (num, dim), or None if the model cannot sample it.
 
     They must have the structure and shapes of ``like``.
@@ -97,14 +96,14 @@ def prior_positions(model: Model, num: int, rng_key: jax.Array, like: Any) -> np
     return np.asarray(starting_positions(replace(model, unconstrain=None), model.draw_prior, num, rng_key)[0])
 
 
-def _position(unconstrain: Callable[[Any], Any], variables: Any) -> Any:
+def _position(unconstrain: Callable[[Mapping[str, object]], Position], variables: object) -> Position:
     """Return the position of named variables, or raise ``ValueError`` if they are not named."""
     ok, what = isinstance(variables, Mapping), type(variables).__name__
     require(ok, "initvals of a model that names its variables are dicts of them", f"a {what}", "pass values by name")
     return called(unconstrain, variables, "unconstrain")
 
 
-def _check_one(model: Model, position: Any, chains: int) -> None:
+def _check_one(model: Model, position: Position, chains: int) -> None:
     """Raise ``ValueError`` for an array that may be one position, or one for each of several chains."""
     log_density = model.log_density or model.log_likelihood
     if chains == 1 or getattr(position, "ndim", 0) != 2 or position.shape[0] != chains or log_density is None:
@@ -122,7 +121,10 @@ def _check_one(model: Model, position: Any, chains: int) -> None:
 
 
 def _drawn_together(
-    draw: Callable[[Any], Any], unconstrain: Callable[[Any], Any] | None, chains: int, rng_key: jax.Array
+    draw: Callable[[jax.Array], PyTree],
+    unconstrain: Callable[[PyTree], Position] | None,
+    chains: int,
+    rng_key: jax.Array,
 ) -> tuple[jax.Array, Unravel] | None:
     """Return the starts of all chains from a function of a key, computed at once; None if there are few chains.
 
@@ -131,7 +133,7 @@ def _drawn_together(
     if chains <= ONE_BY_ONE:
         return None
 
-    def start(key: Any) -> Any:
+    def start(key: jax.Array) -> Position:
         return draw(key) if unconstrain is None else unconstrain(draw(key))
 
     keys = jax.vmap(jax.random.fold_in, (None, 0))(rng_key, jnp.arange(chains))
@@ -146,7 +148,7 @@ def _drawn_together(
     return (flat, unravel) if same else None
 
 
-def finite_starts(chains: Any) -> np.ndarray:
+def finite_starts(chains: PyTree) -> np.ndarray:
     """Tell for each chain whether its whole state is finite: energies and gradients, including the prior's.
 
     ``chains`` is a ``ChainState`` whose arrays lead with the chain.

@@ -6,7 +6,7 @@ import numpy as np
 
 from sahmc._support.traced import TracedFunction
 from sahmc.models.evaluation import energies_and_gradients
-from sahmc.models.lengths import MAGNITUDES, bending_lengths
+from sahmc.models.lines import MAGNITUDES, bending_lengths
 
 CURVE_STEP = 0.03
 """The distance, in units of the scale of each coordinate, over which the Hessian at a minimum is measured."""

@@ -17,8 +17,9 @@ import numpy as np
 from sahmc._support.processes import Processes
 from sahmc._support.types import PositionFn
 from sahmc._support.validate import as_path, as_rng, require, require_count, require_flag, require_writable
-from sahmc.models.convert import has_sites, is_of_numpyro
+from sahmc.models.convert import has_sites
 from sahmc.models.model import Model
+from sahmc.models.numpyro import is_numpyro_model
 from sahmc.progress.display import progress
 from sahmc.progress.progress import Progress
 from sahmc.results.result import Result
@@ -209,7 +210,7 @@ def _one(model: Callable[..., object] | Model, data: object, options: Options) -
 def _is_of_numpyro(model: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object]) -> bool:
     """Tell whether a model is a NumPyro model, a function of the data alone."""
     try:
-        return is_of_numpyro(model, args, kwargs)
+        return is_numpyro_model(model, args, kwargs)
     except Exception:  # a log density, which takes the data for a position
         if has_sites(model):
             raise

@@ -51,7 +51,7 @@ def held_at(
     They are also tested at random copies of the points. ``fold`` is built from all of them and seems to change the
     energies. If each symmetry holds by itself but the fold does not, none is kept.
     """
-    copies = symmetries.random_copies(points, np.random.default_rng(len(points)))(points).astype(points.dtype)
+    copies = symmetries.group.random_copies(points, np.random.default_rng(len(points)))(points).astype(points.dtype)
     every = np.concatenate([points, copies])
     kept = [
         one

@@ -9,8 +9,9 @@ possible. The domain is the part of space that the fold leaves unchanged; all ot
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import combinations
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -18,7 +19,10 @@ from scipy.sparse.csgraph import connected_components
 from scipy.special import ndtr
 
 from sahmc._support.pytree import strategy
-from sahmc.symmetry.group import Exchange, Flat, Group, Move, exchanged, flipped, numpy_of
+from sahmc.symmetry.group import Exchange, Group, exchanged, flipped
+from sahmc.symmetry.maps import Flat, Move, Numbers, numpy_of
+
+Thing = TypeVar("Thing")
 
 CANDIDATES = 256
 """The number of random combinations that are tried as scores."""
@@ -34,12 +38,12 @@ class Fold:
 
     group: Group
     """The group whose copies are folded."""
-    scores: tuple[Any, ...]
+    scores: tuple[Numbers, ...]
     """The score of the parts of each exchange, as factors (number,) of their numbers, then of the diagonal of their
     matrix."""
-    signs: tuple[Any, ...]
+    signs: tuple[Numbers, ...]
     """The combination that determines the sign of each part of each flip, as factors (part, number)."""
-    halves: tuple[Any, ...] = ()
+    halves: tuple[Numbers, ...] = ()
     """The combination that is positive in one half of each involution, as factors (dim,)."""
 
     def move(self, position: Flat) -> Move:
@@ -52,19 +56,18 @@ class Fold:
             value = (move(position)[..., flip] * factors).sum(axis=-1)
             move = move.then(flipped(position, flip, 1.0 - 2.0 * (value < 0).astype(position.dtype)))
         for exchange, factors in zip(self.group.exchanges, self.scores, strict=True):
-            order = score(move(position), exchange, factors).argsort(axis=-1)
-            move = move.then(exchanged(position, exchange, order))
+            score = (features(move(position), exchange) * factors).sum(axis=-1)
+            move = move.then(exchanged(position, exchange, score.argsort(axis=-1)))
         return move
 
     def __call__(self, position: Flat) -> Flat:
         """Return the copy of a position, or of each of several, in the domain."""
         return self.move(position)(position).astype(position.dtype)
 
-    def inside(self, position: Flat) -> Any:
+    def inside(self, position: Flat) -> Numbers | np.bool_:
         """Tell whether positions are in the domain."""
         move = self.move(position)
-        still = Move.identity(position)
-        return ((move.places == still.places) & (move.sign > 0)).all(axis=-1)
+        return ((move.places == np.arange(position.shape[-1])) & (move.sign > 0)).all(axis=-1)
 
     def copies(self, position: np.ndarray, width: np.ndarray) -> int:
         """Return the number of copies of a position (dim,), including itself; parts within ``width`` count as equal."""
@@ -81,12 +84,7 @@ class Fold:
         return number
 
 
-def score(position: Flat, exchange: Exchange, factors: Any) -> Any:
-    """Return the score of each part at positions, (..., parts)."""
-    return (features(position, exchange) * factors).sum(axis=-1)
-
-
-def features(position: Flat, exchange: Exchange) -> Any:
+def features(position: Flat, exchange: Exchange) -> Flat:
     """Return the numbers that distinguish parts, (..., parts, numbers): their own, and the diagonal of a matrix."""
     own = np.arange(exchange.num_parts)
     return position[..., numpy_of(exchange.single).concatenate([exchange.single, exchange.double[own, own]], axis=-1)]
@@ -99,7 +97,7 @@ def choose_fold(group: Group, draws: np.ndarray) -> Fold | None:
     The result is None if no symmetry is left.
     """
     tied = _orbits(group, draws.shape[1])
-    every = np.concatenate([np.ravel(flip) for flip in group.flips]) if group.flips else np.zeros(0, int)
+    every = np.concatenate([np.zeros(0, int), *map(np.ravel, group.flips)])
     chosen = [_choose_signs(draws, np.asarray(flip), tied, every) for flip in group.flips]
     signs, flips = _those_apart(chosen, group.flips)
     halved = [_choose_half(draws, k, group) for k in range(len(group.involutions))]
@@ -111,8 +109,10 @@ def choose_fold(group: Group, draws: np.ndarray) -> Fold | None:
     return fold if (scores or signs or halves) and folds_alike(fold, draws[:CHECKED]) else None
 
 
-def _those_apart(found: list[tuple[np.ndarray, float]], things: tuple[Any, ...]) -> tuple[tuple[Any, ...], ...]:
-    """Return the factors, and the exchanges or flips, of the symmetries that separate something by more than APART."""
+def _those_apart(
+    found: list[tuple[np.ndarray, float]], things: Sequence[Thing]
+) -> tuple[tuple[np.ndarray, ...], tuple[Thing, ...]]:
+    """Return the factors and the exchanges, flips or involutions that separate something by more than APART."""
     kept = [k for k, (_, far) in enumerate(found) if far > APART]
     return tuple(found[k][0] for k in kept), tuple(things[k] for k in kept)
 
@@ -125,7 +125,7 @@ def folds_alike(fold: Fold, positions: np.ndarray) -> bool:
 
 def _orbits(group: Group, dim: int) -> np.ndarray:
     """Return a number for each place; places that exchanges may swap have the same number."""
-    ends = [np.arange(dim)[None]]
+    ends = [np.zeros((2, 0), int)]
     for exchange in group.exchanges:
         single, double = np.asarray(exchange.single), np.asarray(exchange.double)
         ends += [np.stack([single[0].ravel(), row.ravel()]) for row in single[1:]]
@@ -133,8 +133,8 @@ def _orbits(group: Group, dim: int) -> np.ndarray:
             order = np.arange(exchange.num_parts)
             order[[0, k]] = k, 0
             ends.append(np.stack([double.ravel(), double[order][:, order].ravel()]))
-    pairs = np.concatenate([end for end in ends if len(end) == 2], axis=1) if len(ends) > 1 else np.zeros((2, 0), int)
-    graph = csr_array((np.ones(pairs.shape[1]), (pairs[0], pairs[1])), shape=(dim, dim))
+    one, two = np.concatenate(ends, axis=1)
+    graph = csr_array((np.ones(len(one)), (one, two)), shape=(dim, dim))
     return connected_components(graph, directed=False)[1]
 
 

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from sahmc._support.pytree import strategy
-from sahmc.symmetry.maps import Flip, Ids, Involution, Parted, Permute, Symmetry
-
-Flat = Any
-"""Flat positions (..., dim), of NumPy or JAX; results are of the same kind."""
+from sahmc.symmetry.maps import Flip, Ids, Involution, Move, Numbers, Parted, Permute, Symmetry, numpy_of
 
 
 @strategy
 class Exchange:
     """Parts that may change places."""
 
-    single: Int[Array | np.ndarray, "parts numbers"]
+    single: Int[Numbers, "parts numbers"]
     """The indices, in the flat position, of the numbers of each part."""
-    double: Int[Array | np.ndarray, "parts parts pairs"]
+    double: Int[Numbers, "parts parts pairs"]
     """The indices of numbers that belong to two parts, such as entries of a matrix with both axes permuted."""
 
     @property
@@ -39,7 +34,7 @@ class Group:
 
     exchanges: tuple[Exchange, ...]
     """The parts that may change places."""
-    flips: tuple[Any, ...]
+    flips: tuple[Numbers, ...]
     """The indices of the numbers of each part that may change sign, arrays (part, number)."""
     involutions: tuple[Move, ...] = ()
     """Other elements that are their own inverses and commute with each other."""
@@ -76,44 +71,7 @@ class Group:
         return move
 
 
-@strategy
-class Move:
-    """An element of the group, or one for each of several positions: x -> sign * x[places]."""
-
-    places: Any
-    """The index from which each number comes, (..., dim)."""
-    sign: Any
-    """The sign of each number, (..., dim)."""
-
-    @classmethod
-    def identity(cls, position: Flat) -> Move:
-        """Return the identity."""
-        xp = numpy_of(position)
-        return cls(xp.broadcast_to(xp.arange(position.shape[-1]), position.shape), xp.ones_like(position))
-
-    def __call__(self, position: Flat) -> Flat:
-        """Return the image of positions, or of their gradients."""
-        return self.sign * numpy_of(position).take_along_axis(position, self.places, axis=-1)
-
-    def inverse(self) -> Move:
-        """Return the inverse of this element."""
-        back = self.places.argsort(axis=-1)
-        return Move(back, numpy_of(self.sign).take_along_axis(self.sign, back, axis=-1))
-
-    def where(self, chosen: Any, position: Flat) -> Move:
-        """Return this element for the positions that are ``chosen`` (...,), and the identity for the others."""
-        still, xp = Move.identity(position), numpy_of(position)
-        chosen = xp.asarray(chosen)[..., None]
-        sign = xp.where(chosen, self.sign, still.sign).astype(position.dtype)
-        return Move(xp.where(chosen, self.places, still.places), sign)
-
-    def then(self, other: Move) -> Move:
-        """Return the composition: this element first, then ``other``."""
-        take = numpy_of(self.sign).take_along_axis
-        return Move(take(self.places, other.places, axis=-1), other.sign * take(self.sign, other.places, axis=-1))
-
-
-def exchanged(position: Flat, exchange: Exchange, order: Any) -> Move:
+def exchanged(position: Numbers, exchange: Exchange, order: Numbers) -> Move:
     """Return the element that puts part ``order[k]`` (..., parts) in the place of part k, for positions like these."""
     still, as_array = Move.identity(position), numpy_of(position).asarray
     places = _put(still.places, exchange.single, as_array(exchange.single)[order])
@@ -123,7 +81,7 @@ def exchanged(position: Flat, exchange: Exchange, order: Any) -> Move:
     return Move(places, still.sign)
 
 
-def flipped(position: Flat, flip: Any, sign: Any) -> Move:
+def flipped(position: Numbers, flip: Numbers, sign: Numbers) -> Move:
     """Return the element that multiplies each part by its ``sign`` (..., parts), for positions like these."""
     still = Move.identity(position)
     spread = numpy_of(position).broadcast_to(sign[..., None], (*sign.shape, flip.shape[1]))
@@ -134,9 +92,7 @@ def make_group(symmetries: Sequence[Symmetry], ids: Ids) -> Group:
     """Return the group that symmetries generate; ``ids`` are arrays with the index of each number in the position."""
     exchanges = [Exchange(*_tables(one, ids)) for one in symmetries if isinstance(one, Permute)]
     flips = [_tables(one, ids)[0] for one in symmetries if isinstance(one, Flip)]
-    involutions = [
-        Move(np.array(one.places, np.int32), np.array(one.sign)) for one in symmetries if isinstance(one, Involution)
-    ]
+    involutions = [one.generators(ids)[0] for one in symmetries if isinstance(one, Involution)]
     return Group(tuple(exchanges), tuple(flips), tuple(involutions))
 
 
@@ -153,12 +109,7 @@ def _tables(symmetry: Parted, ids: Ids) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate(single, -1).astype(np.int32), np.concatenate(double, -1).astype(np.int32)
 
 
-def numpy_of(array: Any) -> Any:
-    """Return ``numpy`` or ``jax.numpy``, whichever matches the array."""
-    return np if isinstance(array, np.ndarray) else jnp
-
-
-def _put(array: Any, places: Any, values: Any) -> Any:
+def _put(array: Numbers, places: Numbers, values: Numbers) -> Numbers:
     """Return an array (..., dim) with ``values`` at the indices ``places`` of its last axis."""
     if isinstance(array, np.ndarray):
         array = np.array(array)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from sahmc._support.frozen import frozen, thawed
 from sahmc.models.positions import Unpacker, named
-from sahmc.symmetry.group import Group, Move, make_group
+from sahmc.symmetry.group import Group, make_group
 from sahmc.symmetry.maps import Axes, Flip, Ids, Involution, Parted, Permute, Symmetry
 
-KINDS: dict[str, type[Parted]] = {"permute": Permute, "flip": Flip}
-"""The kinds of symmetry of parts, by their names in files."""
+KINDS: dict[str, Callable[..., Symmetry]] = {"permute": Permute, "flip": Flip, "involution": Involution}
+"""The kinds of symmetry, by their names in files."""
 SAME = 1e-4
 """The maximum relative error, from rounding, of a variable's image under a symmetry."""
 
@@ -38,12 +39,12 @@ class Symmetries:
     def only(self, group: Group) -> Symmetries:
         """Return the symmetries whose exchanges and flips belong to a group."""
         theirs = _tables(group)
-        kept = [one for one in self.each if _among(_tables(make_group([one], self.ids)), theirs)]
-        return Symmetries(tuple(kept), self.ids)
 
-    def random_copies(self, positions: np.ndarray, rng: np.random.Generator) -> Move:
-        """Return a random element of the group for each of the positions (..., dim)."""
-        return self.group.random_copies(positions, rng)
+        def belongs(one: Symmetry) -> bool:
+            mine = _tables(make_group([one], self.ids))
+            return all(any(np.array_equal(table, other) for other in theirs) for table in mine)
+
+        return Symmetries(tuple(filter(belongs, self.each)), self.ids)
 
     def of_variables(self, unpack: Unpacker, points: np.ndarray) -> tuple[Symmetry, ...]:
         """Return the same symmetries for the variables of ``unpack``, as they act at points (point, dim).
@@ -129,10 +130,6 @@ def _tables(group: Group) -> list[np.ndarray]:
     return [*exchanges, *flips, *(np.stack([one.places, one.sign]) for one in group.involutions)]
 
 
-def _among(some: Sequence[np.ndarray], others: Sequence[np.ndarray]) -> bool:
-    return all(any(np.array_equal(one, other) for other in others) for one in some)
-
-
 def _same(one: np.ndarray, two: np.ndarray) -> bool:
     return bool(np.allclose(one, two, rtol=SAME, atol=SAME * float(np.abs(one).max(initial=0.0)), equal_nan=True))
 
@@ -140,23 +137,9 @@ def _same(one: np.ndarray, two: np.ndarray) -> bool:
 def as_data(symmetries: Sequence[Symmetry]) -> list[dict[str, Any]]:
     """Return symmetries in a form that JSON can hold."""
     names = {kind: name for name, kind in KINDS.items()}
-    return [
-        {"kind": names[type(one)], "names": list(one.names), "axis": [list(axes) for axes in one.axis]}
-        if isinstance(one, Parted)
-        else {"kind": "involution", **{key: _plain(value) for key, value in vars(one).items()}}
-        for one in symmetries
-    ]
+    return [{"kind": names[type(one)], **thawed(vars(one))} for one in symmetries]
 
 
-def from_data(data: Sequence[Any]) -> list[Symmetry]:
+def from_data(data: Sequence[Mapping[str, Any]]) -> list[Symmetry]:
     """Return the symmetries from the data of ``as_data``."""
-    return [
-        KINDS[one["kind"]](list(one["names"]), [tuple(axes) for axes in one["axis"]])
-        if one["kind"] in KINDS
-        else Involution(one["name"], *(tuple(one[key]) for key in ("places", "sign", "shift")))
-        for one in data
-    ]
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
+    return [KINDS[one["kind"]](**{key: frozen(x) for key, x in one.items() if key != "kind"}) for one in data]

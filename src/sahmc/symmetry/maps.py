@@ -7,12 +7,16 @@ label switching: every mode then has copies, K! of them for K components.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from types import ModuleType
+from typing import Any, TypeGuard, TypeVar
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
+from sahmc._support.pytree import strategy
 from sahmc._support.validate import require
 
 Axes = tuple[int, ...]
@@ -21,26 +25,62 @@ Axes = tuple[int, ...]
 Ids = Mapping[str, np.ndarray]
 """Arrays like those of a position, by name, with the index of each number in the flat position."""
 
+Numbers = np.ndarray | jax.Array
+"""An array of NumPy or JAX."""
 
-@dataclass(frozen=True)
-class SignedMap:
-    """A map of flat positions: x -> sign * x[places]."""
+Flat = TypeVar("Flat", np.ndarray, jax.Array)
+"""Flat positions (..., dim), of NumPy or JAX; results are of the same kind."""
 
-    places: np.ndarray
-    """The index from which each number comes."""
-    sign: np.ndarray
-    """The sign of each number, 1 or -1."""
 
-    def __call__(self, flat: np.ndarray) -> np.ndarray:
-        """Return the image of positions (..., dim)."""
-        return self.sign * flat[..., self.places]
+@strategy
+class Move:
+    """A map of flat positions, or one for each of several: x -> sign * x[places]."""
+
+    places: Numbers
+    """The index from which each number comes, (..., dim)."""
+    sign: Numbers
+    """The sign of each number, 1 or -1, (..., dim)."""
+
+    @classmethod
+    def identity(cls, position: Numbers) -> Move:
+        """Return the identity."""
+        xp = numpy_of(position)
+        return cls(xp.broadcast_to(xp.arange(position.shape[-1]), position.shape), xp.ones_like(position))
+
+    def __call__(self, position: Flat) -> Flat:
+        """Return the image of positions, or of their gradients."""
+        xp = numpy_of(position)
+        places = xp.broadcast_to(self.places, np.broadcast_shapes(self.places.shape, position.shape))
+        return self.sign * xp.take_along_axis(position, places, axis=-1)
+
+    def inverse(self) -> Move:
+        """Return the inverse of this map."""
+        back = self.places.argsort(axis=-1)
+        return Move(back, numpy_of(self.sign).take_along_axis(self.sign, back, axis=-1))
+
+    def where(self, chosen: Numbers | np.bool_ | bool, position: Numbers) -> Move:
+        """Return this map for the positions that are ``chosen`` (...,), and the identity for the others."""
+        still, xp = Move.identity(position), numpy_of(position)
+        chosen = xp.asarray(chosen)[..., None]
+        sign = xp.where(chosen, self.sign, still.sign).astype(position.dtype)
+        return Move(xp.where(chosen, self.places, still.places), sign)
+
+    def then(self, other: Move) -> Move:
+        """Return the composition: this map first, then ``other``."""
+        take = numpy_of(self.sign).take_along_axis
+        return Move(take(self.places, other.places, axis=-1), other.sign * take(self.sign, other.places, axis=-1))
+
+
+def numpy_of(array: Numbers) -> ModuleType:
+    """Return ``numpy`` or ``jax.numpy``, whichever matches the array."""
+    return np if isinstance(array, np.ndarray) else jnp
 
 
 class Symmetry(ABC):
     """A symmetry of a position."""
 
     @abstractmethod
-    def generators(self, ids: Ids) -> list[SignedMap]:
+    def generators(self, ids: Ids) -> list[Move]:
         """Return the maps that generate all others; ``ids`` are arrays with the index of each number."""
 
 
@@ -49,8 +89,6 @@ class Involution(Symmetry):
     """A map that exchanges numbers or changes their signs, and is its own inverse: x -> shift + sign * x[places].
 
     A function given as a symmetry becomes an ``Involution``.
-
-    It is what a function becomes that is given as a symmetry.
     """
 
     name: str
@@ -66,9 +104,9 @@ class Involution(Symmetry):
         """Return the image of vectors (..., dim)."""
         return np.asarray(self.shift) + np.asarray(self.sign) * flat[..., list(self.places)]
 
-    def generators(self, ids: Ids) -> list[SignedMap]:
+    def generators(self, ids: Ids) -> list[Move]:
         """Return the map itself."""
-        return [SignedMap(np.array(self.places), np.array(self.sign))]
+        return [Move(np.array(self.places, np.int32), np.array(self.sign))]
 
     def __repr__(self) -> str:
         moved = sum(k != place or sign < 0 for k, (place, sign) in enumerate(zip(self.places, self.sign, strict=True)))
@@ -88,13 +126,13 @@ class Parted(Symmetry):
         entry itself. Default 0.
     """
 
-    names: Any
+    names: str | Sequence[str]
     axis: Any = 0
 
     def __post_init__(self) -> None:
         names = (self.names,) if isinstance(self.names, str) else _entries(self.names)
         given = [self.axis] if isinstance(self.names, str) and isinstance(self.axis, tuple) else self.axis
-        axes: tuple[Any, ...] = (given,) * len(names) if _is_axis(given) else _entries(given)
+        axes = (given,) * len(names) if _is_axis(given) else _entries(given)
         whole = tuple((int(axis),) if _is_axis(axis) else _entries(axis) for axis in axes)
         known = all(isinstance(name, str) for name in names) and all(_is_axis(axis) for each in whole for axis in each)
         sound = all(_is_axis(axis) or isinstance(axis, (list, tuple)) for axis in axes)
@@ -127,40 +165,38 @@ class Parted(Symmetry):
 class Permute(Parted):
     """Parts along an axis that may change places: components of a mixture, hidden states, hidden units."""
 
-    def generators(self, ids: Ids) -> list[SignedMap]:
+    def generators(self, ids: Ids) -> list[Move]:
         """Return the exchanges of neighbouring parts."""
-        return [self._exchange(ids, k) for k in range(self.length(ids) - 1)]
-
-    def _exchange(self, ids: Ids, part: int) -> SignedMap:
-        """Return the map that exchanges a part with the next."""
-        order = np.arange(self.length(ids))
-        order[[part, part + 1]] = part + 1, part
-        index = np.arange(_size(ids))
-        for name, axes in self.pairs:
-            moved = ids[name]
-            for axis in axes:
-                moved = np.take(moved, order, axis=axis)
-            index[ids[name].ravel()] = moved.ravel()
-        return SignedMap(index, np.ones(len(index)))
+        parts, maps = self.length(ids), []
+        for part in range(parts - 1):
+            order = np.arange(parts)
+            order[[part, part + 1]] = part + 1, part
+            places = np.arange(_size(ids))
+            for name, axes in self.pairs:
+                moved = ids[name]
+                for axis in axes:
+                    moved = np.take(moved, order, axis=axis)
+                places[ids[name].ravel()] = moved.ravel()
+            maps.append(Move(places, np.ones(len(places))))
+        return maps
 
 
 class Flip(Parted):
     """Parts along an axis, or whole arrays, that may change sign: factors, with their scores."""
 
-    def generators(self, ids: Ids) -> list[SignedMap]:
+    def generators(self, ids: Ids) -> list[Move]:
         """Return the maps that flip one part each."""
-        return [self._flip(ids, k) for k in range(self.length(ids))]
+        maps = []
+        for part in range(self.length(ids)):
+            sign = np.ones(_size(ids))
+            for name, axes in self.pairs:
+                mine = np.take(ids[name], part, axis=axes[0]) if axes else ids[name]
+                sign[np.ravel(mine)] = -1.0
+            maps.append(Move(np.arange(len(sign)), sign))
+        return maps
 
-    def _flip(self, ids: Ids, part: int) -> SignedMap:
-        """Return the map that flips one part."""
-        sign = np.ones(_size(ids))
-        for name, axes in self.pairs:
-            mine = np.take(ids[name], part, axis=axes[0]) if axes else ids[name]
-            sign[np.ravel(mine)] = -1.0
-        return SignedMap(np.arange(len(sign)), sign)
 
-
-def _is_axis(value: Any) -> bool:
+def _is_axis(value: object) -> TypeGuard[int]:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 

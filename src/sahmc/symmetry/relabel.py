@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import PyTree
 from scipy.optimize import linear_sum_assignment
 
 from sahmc._support.validate import require
@@ -22,14 +23,11 @@ MOST_ROUNDS = 20
 NARROWEST = 1e-2
 """The minimum spread of a part of the centre, relative to the spread of all parts together."""
 
-KINDS = (Permute, Flip, Involution)
-"""The kinds of symmetry."""
-
 Arrays = dict[str, np.ndarray]
 """Arrays by name: draws (draw, ...), or something of the shape of one draw."""
 
 
-def relabel(draws: Any, log_density: np.ndarray, weight: np.ndarray, symmetries: Any) -> Any:
+def relabel(draws: PyTree, log_density: np.ndarray, weight: np.ndarray, symmetries: Any) -> PyTree:
     """Return draws, a pytree of arrays (chain, draw, ...), all carried by ``symmetries`` to the same copy.
 
     The first centre is the draw of highest ``log_density`` (chain, draw); later ones are means weighted by ``weight``.
@@ -72,7 +70,8 @@ def _check(arrays: Arrays, symmetries: Any) -> None:
     advice = "pass what sahmc.find_symmetries returned, or a list of Permute and Flip"
     require(isinstance(symmetries, (list, tuple)), "symmetries must be a list", symmetries, advice)
     for symmetry in symmetries:
-        require(isinstance(symmetry, KINDS), "a symmetry is a Permute or a Flip", symmetry, advice)
+        known = isinstance(symmetry, (Parted, Involution))
+        require(known, "a symmetry is a Permute or a Flip", symmetry, advice)
         if isinstance(symmetry, Parted):
             symmetry.length(ids)
         else:
@@ -124,19 +123,17 @@ def _parts(arrays: Arrays, symmetry: Parted, lead: int) -> np.ndarray:
 
 def _flipped(arrays: Arrays, centre: Arrays, spread: Arrays, symmetry: Parted) -> bool:
     """Give the parts of each draw the signs nearest to the centre; tell whether any draw changed."""
-    alike: Any = 0.0
+    alike: np.ndarray | float = 0.0
+    within = {}  # the axes inside a part
     for name, axes in symmetry.pairs:
         array, unit = arrays[name], max(float(arrays[name].std()), 1e-300)
         product = array * (centre[name] / np.maximum(spread[name], NARROWEST * unit) ** 2)
         kept = {axis % (array.ndim - 1) + 1 for axis in axes}
-        alike = alike + product.sum(axis=tuple(i for i in range(1, array.ndim) if i not in kept))
-    sign = np.where(alike < 0, -1.0, 1.0)
-    for name, axes in symmetry.pairs:
-        array = arrays[name]
-        kept = {axis % (array.ndim - 1) + 1 for axis in axes}
-        arrays[name] = array * np.expand_dims(sign, tuple(i for i in range(1, array.ndim) if i not in kept)).astype(
-            array.dtype
-        )
+        within[name] = tuple(i for i in range(1, array.ndim) if i not in kept)
+        alike = alike + product.sum(axis=within[name])
+    sign = np.where(np.asarray(alike) < 0, -1.0, 1.0)
+    for name, inner in within.items():
+        arrays[name] = arrays[name] * np.expand_dims(sign, inner).astype(arrays[name].dtype)
     return bool((sign < 0).any())
 
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from functools import cache, cached_property
-from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from sahmc._support.types import Unravel
 from sahmc.models.energy import trace_energy
 from sahmc.models.evaluation import exact_energies
-from sahmc.models.lengths import bending_lengths
+from sahmc.models.lines import bending_lengths
 from sahmc.models.model import Model
 from sahmc.models.positions import named
-from sahmc.symmetry.maps import Axes, Flip, Ids, Involution, Parted, Permute, SignedMap, Symmetry
+from sahmc.symmetry.maps import Axes, Flip, Ids, Involution, Move, Parted, Permute, Symmetry
 
 POINTS, SPREAD = 8, 2.0
 """The number of random points at which a map is tried, and their spread around starts in each coordinate, both in the
@@ -48,9 +48,9 @@ def search_symmetries(trial: Trial, ids: Ids) -> tuple[Symmetry, ...]:
     lengths = sorted({size for part in ids.values() for size in part.shape if size > 1})
     found: list[Parted] = []
     for length in lengths:
-        found += _confirmed(trial, ids, length, Permute, pairs=True)
+        found += _confirmed(trial, ids, length, Permute)
     for length in lengths:
-        found += _confirmed(trial, ids, length, Flip, pairs=False)
+        found += _confirmed(trial, ids, length, Flip)
     sliced = {name for one in found if isinstance(one, Flip) for name in one.names}
     whole = [Flip(names, ((),) * len(names)) for names in _subsets([n for n in ids if n not in sliced])]
     found += _minimal(trial, ids, whole)
@@ -61,8 +61,7 @@ class Trial:
     """The points at which maps are tried, in 64 bits, to distinguish exact symmetries from approximate ones.
 
     ``starts`` are flat positions (start, dim) around which points are drawn; ``unravel`` maps one to the user's
-    structure. ``quick`` computes energies that may be wrong in the fifth digit; maps that fail with it are not tried
-    exactly.
+    structure. ``quick`` computes energies that may be wrong in the fifth digit.
     """
 
     def __init__(self, model: Model, starts: np.ndarray, unravel: Unravel, seed: int, quick: Energies | None = None):
@@ -71,7 +70,12 @@ class Trial:
         self.points, self.quick = self.centre + self.noise, quick
         self._program = cache(lambda: trace_energy(model, unravel, jnp.asarray(starts[0]), False))
 
-    def possible(self, maps: Sequence[SignedMap]) -> np.ndarray:
+    def those_that_hold(self, maps: Sequence[Move]) -> list[int]:
+        """Return the indices of the maps that ``holds``; those that fail the quick test are not tried exactly."""
+        likely: list[int] = np.flatnonzero(self._possible(maps)).tolist() if maps else []
+        return list(itertools.compress(likely, self.holds([maps[k] for k in likely]))) if likely else []
+
+    def _possible(self, maps: Sequence[Move]) -> np.ndarray:
         """Tell which maps may leave the energy unchanged, by a quick test."""
         if self.quick is None:
             return np.full(len(maps), True)
@@ -80,7 +84,7 @@ class Trial:
         energy = self.quick(images).reshape(len(maps) + 1, len(points), 2)
         return (_alike(energy[1:], energy[0], QUICK).mean(axis=1) >= 0.5) | ~np.isfinite(energy[0]).all()
 
-    def holds(self, maps: Sequence[SignedMap]) -> np.ndarray:
+    def holds(self, maps: Sequence[Move]) -> np.ndarray:
         """Tell which maps leave likelihood and prior unchanged at all points where these are finite.
 
         This is also tested in the model's natural units, at points where rounding is small enough. Two given units from
@@ -93,7 +97,7 @@ class Trial:
             found[some] = len(near) > 0 and self._hold([maps[int(k)] for k in some], near, energy)
         return found
 
-    def _hold(self, maps: Sequence[SignedMap], points: np.ndarray, before: np.ndarray) -> np.ndarray:
+    def _hold(self, maps: Sequence[Move], points: np.ndarray, before: np.ndarray) -> np.ndarray:
         """Tell which maps leave the energies ``before`` (point, 2) of points unchanged; all, if none is finite."""
         fine = np.isfinite(before).all(axis=1)
         if not fine.any():
@@ -136,13 +140,14 @@ def _alike(after: np.ndarray, before: np.ndarray, rounding: float) -> np.ndarray
         return np.asarray((np.abs(after - before) <= rounding * (1 + np.abs(before))).all(axis=2))
 
 
-def _confirmed(trial: Trial, ids: Ids, length: int, kind: type[Parted], pairs: bool) -> list[Parted]:
-    """Return the symmetries of one kind among axes of one length; with ``pairs``, two axes may change together."""
+def _confirmed(trial: Trial, ids: Ids, length: int, kind: type[Permute | Flip]) -> list[Parted]:
+    """Return the symmetries of one kind among axes of one length; two axes of an array may be permuted together."""
     choices: dict[str, list[Axes]] = {}
     for name, part in ids.items():
         axes = [axis for axis, size in enumerate(part.shape) if size == length]
-        choices[name] = [(axis,) for axis in axes] + (list(itertools.combinations(axes, 2)) if pairs else [])
-    candidates = []
+        choices[name] = [(axis,) for axis in axes]
+        choices[name] += itertools.combinations(axes, 2) if kind is Permute else []
+    candidates: list[Parted] = []
     for names in _subsets([name for name in ids if choices[name]]):
         candidates += [kind(names, axes) for axes in itertools.product(*(choices[name] for name in names))]
     return _minimal(trial, ids, candidates[:MOST_CHOICES])
@@ -150,13 +155,9 @@ def _confirmed(trial: Trial, ids: Ids, length: int, kind: type[Parted], pairs: b
 
 def _minimal(trial: Trial, ids: Ids, candidates: Sequence[Parted]) -> list[Parted]:
     """Return the candidates that hold and are not composed of smaller ones."""
-    if not candidates:
-        return []
-    maps = [one.generators(ids)[0] for one in candidates]
-    likely = np.flatnonzero(trial.possible(maps))
-    likely = likely[trial.holds([maps[k] for k in likely])] if len(likely) else likely
     found: list[Parted] = []
-    for one in (candidates[int(k)] for k in likely):
+    for k in trial.those_that_hold([one.generators(ids)[0] for one in candidates]):
+        one = candidates[k]
         known = {pair for other in found if set(other.pairs) <= set(one.pairs) for pair in other.pairs}
         if known != set(one.pairs) and trial.holds(one.generators(ids)).all():
             found.append(one)
@@ -167,8 +168,6 @@ def _exchanges_that_reverse(trial: Trial, ids: Ids, found: Sequence[Parted]) -> 
     """Return symmetries that exchange two parts of some arrays and flip others; arrays in ``found`` are left out.
 
     An example is a mixture of two components with weights p and 1 - p.
-
-    So do the components of a mixture of two whose weights are p and 1 - p.
     """
     known = {name for one in found for name in one.names}
     axes = {name: [k for k, size in enumerate(part.shape) if size == 2] for name, part in ids.items()}
@@ -182,12 +181,11 @@ def _exchanges_that_reverse(trial: Trial, ids: Ids, found: Sequence[Parted]) -> 
         for chosen in itertools.product(*(axes[name] for name in some))
     )
     candidates = list(itertools.islice(every, MOST_CHOICES))
-    maps = [SignedMap(one.generators(ids)[0].places, two.generators(ids)[0].sign) for one, two in candidates]
-    likely = np.flatnonzero(trial.possible(maps)) if maps else np.zeros(0, int)
+    maps = [Move(one.generators(ids)[0].places, two.generators(ids)[0].sign) for one, two in candidates]
     made: list[Involution] = []
     used: set[str] = set()
-    for k in likely[trial.holds([maps[int(k)] for k in likely])] if len(likely) else likely:
-        (one, two), image = candidates[int(k)], maps[int(k)]
+    for k in trial.those_that_hold(maps):
+        (one, two), image = candidates[k], maps[k]
         if used.isdisjoint({*one.names, *two.names}):
             used |= {*one.names, *two.names}
             name = f"exchanging the parts of {' and '.join(one.names)} and reversing {' and '.join(two.names)}"
@@ -202,7 +200,7 @@ def _subsets(names: Sequence[str]) -> list[tuple[str, ...]]:
     return list(itertools.islice(every, MOST_CHOICES))
 
 
-def places(unravel: Unravel, example: Any) -> Ids:
+def places(unravel: Unravel, example: jax.Array | np.ndarray) -> Ids:
     """Return the arrays that ``unravel`` makes of a flat position like ``example``, with the index of each number."""
     whole = unravel(jnp.arange(len(example), dtype=example.dtype))
     return {name: np.asarray(leaf).astype(int) for name, leaf in named(whole).items()}

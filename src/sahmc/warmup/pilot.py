@@ -323,7 +323,7 @@ def _correlations(context: WarmupContext, state: RunState, variance: np.ndarray)
         curves = curves[have_mass(curves, np.asarray(state.sahmc.chains.total_energy, float)[chosen])]
     if context.plan.symmetries is not None:
         curves = np.repeat(curves, CURVED_COPIES, axis=0)
-        move = context.plan.symmetries.random_copies(curves[:, 0], np.random.default_rng(len(curves)))
+        move = context.plan.symmetries.group.random_copies(curves[:, 0], np.random.default_rng(len(curves)))
         curves = np.stack([s[:, None] * c[p][:, p] * s for c, p, s in zip(curves, move.places, move.sign, strict=True)])
     return correlated_covariance(curves, scale), 2 * len(points) * len(scale)
 
@@ -337,9 +337,9 @@ def _spread(context: WarmupContext, draws: np.ndarray, believed: np.ndarray, gra
     if context.plan.symmetries is None:
         return spread
     rng = np.random.default_rng(len(draws))
-    rows = context.plan.symmetries.random_copies(spread.rows, rng)(spread.rows)
+    rows = context.plan.symmetries.group.random_copies(spread.rows, rng)(spread.rows)
     if grads is not None:
-        grads = context.plan.symmetries.random_copies(grads, rng)(grads)
+        grads = context.plan.symmetries.group.random_copies(grads, rng)(grads)
     return spread._replace(rows=rows, grads=grads)
 
 

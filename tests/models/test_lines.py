@@ -7,7 +7,7 @@ import pytest
 
 import sahmc
 from sahmc.models.energy import trace_energy
-from sahmc.models.improper import improper_along
+from sahmc.models.lines import improper_along
 
 STARTS = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
 
