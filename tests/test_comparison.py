@@ -14,8 +14,7 @@ from scipy import stats
 import sahmc
 from sahmc.comparison import _evidence_columns
 from sahmc.models.stan_predictor import StanPredictor
-from sahmc.results.loo import LooTable
-from sahmc.results.predictions import log_likelihood
+from sahmc.results.predictions import LooTable, log_likelihood
 from sahmc.results.records import Finding
 
 pytest.importorskip("matplotlib").use("Agg")

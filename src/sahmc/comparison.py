@@ -14,7 +14,7 @@ import numpy as np
 from sahmc._support.tables import Table, number
 from sahmc._support.validate import is_number, require, require_flag
 from sahmc.plots.comparison import draw_comparison
-from sahmc.results.loo import LooTable, leave_one_out, loo_table
+from sahmc.results.predictions import LooTable, leave_one_out, loo_table
 from sahmc.results.result import Result
 
 if TYPE_CHECKING:

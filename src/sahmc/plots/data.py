@@ -9,11 +9,10 @@ import numpy as np
 from sahmc.barrier.barrier import EnergyBarrier
 from sahmc.models.positions import named, numbered
 from sahmc.results.expectations import resample_index
-from sahmc.results.mode_moments import mode_moments, with_mass
 from sahmc.results.records import RunRecord
 from sahmc.results.relabelling import relabelled
-from sahmc.results.var_names import choose_variables
-from sahmc.results.within_mode import within_mode
+from sahmc.results.variables import choose_variables
+from sahmc.results.within_modes import mode_moments, with_mass, within_mode
 
 POINTS = 4000
 """The maximum number of points in a scatter plot."""

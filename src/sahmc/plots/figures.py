@@ -15,8 +15,8 @@ from sahmc.plots import data
 from sahmc.plots.backend import pyplot
 from sahmc.results.result import Result, require_result
 from sahmc.results.summary import headline
-from sahmc.results.var_names import choose_variables
-from sahmc.results.within_mode import within_mode
+from sahmc.results.variables import choose_variables
+from sahmc.results.within_modes import within_mode
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,9 +12,9 @@ import numpy as np
 from sahmc._support.frozen import thawed
 from sahmc._support.validate import require
 from sahmc.models.positions import in_tree, named
-from sahmc.results.coords import require_dims
 from sahmc.results.records import DrawRecord, Rejuvenated, RunRecord
 from sahmc.results.relabelling import known_symmetries
+from sahmc.results.variables import require_dims
 from sahmc.symmetry.relabel import relabel
 from sahmc.tilt.partition import TemperatureLadder
 

@@ -12,10 +12,10 @@ import numpy as np
 from sahmc._support.tables import Table, number, shortened, to_places_of
 from sahmc._support.words import WIDTH, counted
 from sahmc.models.positions import labels, named
-from sahmc.results.mode_moments import mode_moments, with_mass
 from sahmc.results.records import ModeAssignment, RunRecord
 from sahmc.results.relabelling import relabelled, relabelled_beside
-from sahmc.results.var_names import choose_variables
+from sahmc.results.variables import choose_variables
+from sahmc.results.within_modes import mode_moments, with_mass
 from sahmc.tilt.importance import weighted_mean
 
 SHOWN_ROWS, SHOWN_QUANTITIES, HEADING = 40, 8, 24

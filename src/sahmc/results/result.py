@@ -16,17 +16,16 @@ from sahmc._support.tables import Table
 from sahmc._support.types import PositionFn
 from sahmc._support.validate import require, require_count, require_flag, require_mapping, require_seed
 from sahmc.models.predictor import Predictor
-from sahmc.results import evidence, expectations, files, ladder, search
-from sahmc.results.coords import with_coords
+from sahmc.results import evidence, expectations, files, search
 from sahmc.results.datatree import add_relabelled, to_datatree, to_inferencedata
 from sahmc.results.mode_table import ModeTable, mode_table
-from sahmc.results.overview import as_text, overview
 from sahmc.results.plot_methods import PlotMethods
 from sahmc.results.predictions import Wanted, add_predictions
 from sahmc.results.record_view import RecordView
 from sahmc.results.records import DrawRecord, ModeAssignment, Rejuvenated, RunRecord
 from sahmc.results.relabelling import known_symmetries, relabelled
-from sahmc.results.summary import Summary, summarise
+from sahmc.results.summary import Summary, as_text, overview, summarise
+from sahmc.results.variables import with_coords
 from sahmc.symmetry.maps import Symmetry
 from sahmc.tilt.importance import Expectation, resample_rows
 
@@ -193,7 +192,7 @@ class Result(RecordView, PlotMethods):
         The sum is about the barrier Lambda between posterior and top. A value near 1 is a gap that chains rarely cross.
         This needs a tempered tilt.
         """
-        return ladder.rejections(self.record)
+        return evidence.rejections(self.record)
 
     def search_power(self, mass: float = 0.1, width: float = 1 / 3, place: str | None = None) -> float:
         """Return the probability that the run would have found a mode of this mass and width, had there been one.

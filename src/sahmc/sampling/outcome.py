@@ -31,12 +31,10 @@ from sahmc.models.model import Labels
 from sahmc.models.positions import Unpacker
 from sahmc.progress.display import progress
 from sahmc.progress.progress import Progress
+from sahmc.results.findings.density import check_improper, check_rounding, check_symmetry
 from sahmc.results.findings.examine import NOT_EXAMINED, errors_first, examine, failure, guarded, not_examined
-from sahmc.results.findings.improper import check_improper
+from sahmc.results.findings.listing import ERROR
 from sahmc.results.findings.modes import missed_modes
-from sahmc.results.findings.rounding import check_rounding
-from sahmc.results.findings.symmetry import check_symmetry
-from sahmc.results.findings.words import ERROR
 from sahmc.results.records import DrawRecord, Finding, RunRecord, ThetaRecord, ThetaTrace
 from sahmc.results.result import Result
 from sahmc.sampling.drawn import bridge, draw_record

@@ -9,12 +9,12 @@ import numpy as np
 
 from sahmc.results.findings.agreement import check_agreement, check_moved, check_weights
 from sahmc.results.findings.ladder import check_evidence, check_ladder, check_theta
+from sahmc.results.findings.listing import ERROR, GO_ON
 from sahmc.results.findings.modes import LEAST_MASS, check_modes, name_modes
 from sahmc.results.findings.moves import check_moves
-from sahmc.results.findings.words import ERROR, GO_ON
-from sahmc.results.quantities import choose_quantities
 from sahmc.results.records import Finding, RunRecord
 from sahmc.results.search import check_search
+from sahmc.results.variables import choose_quantities
 
 NOT_EXAMINED = Finding(
     "interrupted", ERROR, "Interrupted before it was examined: faults were not looked for.", 0.0, GO_ON
