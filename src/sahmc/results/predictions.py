@@ -11,7 +11,7 @@ import numpy as np
 from sahmc._support.frozen import thawed
 from sahmc._support.validate import require, require_flag
 from sahmc.models.positions import in_tree
-from sahmc.models.predictor import Predictor
+from sahmc.models.predictor import Predictor, Variables
 from sahmc.results.records import Rejuvenated, RunRecord
 from sahmc.tilt.importance import resample_rows
 
@@ -29,11 +29,11 @@ PRIOR_DRAWS = 1000
 class Wanted(NamedTuple):
     """The groups requested from ``Result.to_datatree``."""
 
-    log_likelihood: Any
+    log_likelihood: bool
     """Whether to compute the log likelihood of every observation."""
-    posterior_predictive: Any
+    posterior_predictive: bool
     """Whether to simulate data under the posterior."""
-    prior: Any
+    prior: bool
     """Whether to draw from the prior and simulate data under it."""
 
     @property
@@ -71,7 +71,7 @@ def add_predictions(
     unless Stan made them while sampling.
     """
     shape = index[0].shape
-    groups: dict[str, Mapping[str, Any]] = {}
+    groups: dict[str, Variables] = {}
     if wanted.log_likelihood:
         groups["log_likelihood"] = log_likelihood(predictor, record, index, rejuvenated)
     if wanted.posterior_predictive:
@@ -107,12 +107,12 @@ def log_likelihood(
     return {name: x[again.ravel()].reshape(*shape, *x.shape[1:]) for name, x in found.items()}
 
 
-def _values(record: RunRecord, index: Any) -> dict[str, np.ndarray]:
+def _values(record: RunRecord, index: tuple[np.ndarray, ...]) -> dict[str, np.ndarray]:
     """Return the variables of the draws with the chains and draw numbers in ``index``."""
     return {name: np.asarray(x[index]) for name, x in record.draws.values.items()}
 
 
-def _group(values: Mapping[str, Any], record: RunRecord) -> xr.DataTree:
+def _group(values: Variables, record: RunRecord) -> xr.DataTree:
     """Return a group of arrays (chain, draw, ...), with the dims and coords of the model.
 
     The log likelihood of vectors has fewer dims than the vectors: it lacks the last ones.

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import jax
 import numpy as np
 from jax.tree_util import PyTreeDef
 
 from sahmc._support.frozen import Frozen
+from sahmc._support.types import Position
 from sahmc.models.model import Labels
 from sahmc.results.warmup_record import WarmupRecord
 from sahmc.tilt.partition import EnergyPartition, TemperatureLadder
 from sahmc.tilt.tilts import TemperedTilt, Tilt
+
+N = TypeVar("N")
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class DrawRecord(Frozen):
     """The number of doublings of the trajectory; None for kernels whose trajectories do not grow."""
 
     @property
-    def values(self) -> Any:
+    def values(self) -> Position:
         """The positions or variables in the user's structure."""
         return jax.tree.unflatten(self.structure, self.leaves)
 
@@ -96,29 +99,29 @@ class ThetaRecord(Frozen):
         return float(np.sqrt(np.mean(moved**2)))
 
 
-class Counts(NamedTuple):
+class Counts(NamedTuple, Generic[N]):
     """Counts over all chains and moves of a stage, including moves between kept draws.
 
     Each is an ``int``, or a scalar JAX array within the compiled loop.
     """
 
-    gradients: Any
+    gradients: N
     """The number of gradient evaluations."""
-    diverging: Any
+    diverging: N
     """The number of divergences."""
-    failed: Any
+    failed: N
     """The number of moves rejected because an implicit step did not converge or was not reversible."""
-    deepest: Any
+    deepest: N
     """The number of trajectories that reached the maximum depth."""
-    trajectories: Any
+    trajectories: N
     """The number of moves with a trajectory: all except jumps."""
-    jumps: Any
+    jumps: N
     """The number of attempted jumps between known modes."""
-    jumps_accepted: Any
+    jumps_accepted: N
     """The number of accepted jumps."""
-    cold: Any = 0
+    cold: N
     """The number of trajectories at beta = 1; all of them if the tilt has no temperatures."""
-    cold_diverging: Any = 0
+    cold_diverging: N
     """The number of divergences among these."""
 
 
@@ -163,7 +166,7 @@ class ModeAssignment(NamedTuple):
 class Rejuvenated(NamedTuple):
     """Draws after some plain transitions of a kernel, in a flat order."""
 
-    values: Any
+    values: Position
     """The positions or variables after the moves."""
     moved: np.ndarray
     """Whether each draw moved at all."""
@@ -197,7 +200,7 @@ class RunRecord(Frozen):
     """The draws, with their weights."""
     learnt: ThetaRecord
     """The learnt theta, visits and step sizes."""
-    counts: Counts
+    counts: Counts[int]
     """The counts over moves while sampling."""
     round_trips: np.ndarray
     """The number of trips of each chain from the bottom to the top and back while sampling."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 
+from sahmc._support.types import Position
 from sahmc._support.validate import require
 from sahmc.models.model import Labels
 from sahmc.models.positions import AXES, named, numbered, untransformed
@@ -15,10 +17,14 @@ from sahmc.results.records import RunRecord
 
 MOST_CHAINS, MOST_COORDINATES, MOST_BYTES = 512, 1000, 2**27
 """The maximum numbers of chains, of coordinates and of bytes of their draws to examine, to save time."""
+VarNames = str | Sequence[str] | None
+"""The names of some variables, as in ArviZ: one, several, or None for all; a name after "~" is left out."""
+Dims = Mapping[str, Sequence[str]]
+"""The names of the dimensions of variables, by name of the variable."""
 V = TypeVar("V")
 
 
-def choose_variables(variables: dict[str, V], var_names: Any) -> dict[str, V]:
+def choose_variables(variables: dict[str, V], var_names: VarNames) -> dict[str, V]:
     """Return the ``variables`` named in ``var_names``, in that order; all of them if it is None.
 
     ``var_names`` is a name or a list of names. A name after "~" is left out, from the other names if there are any,
@@ -40,7 +46,7 @@ def choose_variables(variables: dict[str, V], var_names: Any) -> dict[str, V]:
     return chosen
 
 
-def require_dims(variables: Mapping[str, Any], dims: Mapping[str, Any]) -> None:
+def require_dims(variables: Mapping[str, object], dims: Dims) -> None:
     """Raise ``ValueError`` unless ``dims`` maps some of the ``variables`` to lists of names."""
     known = ", ".join(map(repr, variables))
     for name in dims:
@@ -52,7 +58,7 @@ def require_dims(variables: Mapping[str, Any], dims: Mapping[str, Any]) -> None:
         require(taken is None, must, taken, "choose another name")
 
 
-def with_coords(record: RunRecord, coords: Mapping[str, Any], dims: Mapping[str, Any]) -> Labels:
+def with_coords(record: RunRecord, coords: Mapping[str, ArrayLike], dims: Dims) -> Labels:
     """Return the labels of a record with further coords and dims; they must fit its variables."""
     variables = named(record.draws.values)
     require_dims(variables, dims)
@@ -85,7 +91,7 @@ class Quantities(NamedTuple):
     """The pair (i, j): every i-th chain and every j-th draw was used."""
 
 
-def choose_quantities(positions: Any, about: Labels | None = None) -> Quantities:
+def choose_quantities(positions: Position, about: Labels | None = None) -> Quantities:
     """Return the coordinates of positions; if there are too many, a subset of coordinates and draws.
 
     ``positions`` is a pytree of arrays (chain, draw, ...). Unconstrained values have the names of the original

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
 
+from sahmc._support.types import Position
 from sahmc._support.validate import require
 from sahmc.results.records import RunRecord
 from sahmc.tilt.importance import BLOCK_BYTES, log_normalise
@@ -50,7 +51,7 @@ class ModeMoments(NamedTuple):
         return np.argsort(-apart, kind="stable")
 
 
-def mode_moments(values: Any, label: np.ndarray, weight: np.ndarray, num: int) -> ModeMoments:
+def mode_moments(values: Position, label: np.ndarray, weight: np.ndarray, num: int) -> ModeMoments:
     """Return the moments of draws within each of ``num`` modes, and of draws in no mode, with ``label`` -1.
 
     ``values`` is a pytree of arrays (chain, draw, ...); ``label`` and ``weight`` are (chain, draw).
@@ -87,7 +88,7 @@ def _moments(leaf: np.ndarray, group: np.ndarray, weight: np.ndarray, num: int) 
     return mean, np.sqrt(average(lambda x, at: (x - mean[at]) ** 2))
 
 
-def within_mode(record: RunRecord, mode: Any) -> RunRecord:
+def within_mode(record: RunRecord, mode: object) -> RunRecord:
     """Return the record of a run with the weights of the posterior within ``mode``, the label of a mode.
 
     Weights sum to 1 over its draws and are 0 elsewhere, so that standard errors account for moves in and out of the

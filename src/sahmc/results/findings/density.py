@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import jax
 import numpy as np
 
+from sahmc._support.types import Position
 from sahmc.models.model import Labels
 from sahmc.models.positions import labels
 from sahmc.results.findings.listing import ERROR, WARNING
@@ -31,7 +31,7 @@ def check_improper(names: Sequence[str]) -> Iterator[Finding]:
         )
 
 
-def check_rounding(off: float, values: Any, known: Labels) -> Iterator[Finding]:
+def check_rounding(off: float, values: Position, known: Labels) -> Iterator[Finding]:
     """Check that rounding errors do not falsify the log density.
 
     ``off`` is the largest error found, in nats; 0 if none matters. ``values`` are the variables at that point, and

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import numpy as np
 
+from sahmc._support.types import Position
 from sahmc.results.findings.agreement import check_agreement, check_moved, check_weights
 from sahmc.results.findings.ladder import check_evidence, check_ladder, check_theta
 from sahmc.results.findings.listing import ERROR, GO_ON
@@ -24,7 +24,7 @@ SAID = 200
 """The maximum number of characters of an exception that a finding quotes."""
 
 
-def examine(record: RunRecord, positions: Any, whole: bool = False) -> tuple[Finding, ...]:
+def examine(record: RunRecord, positions: Position, whole: bool = False) -> tuple[Finding, ...]:
     """Return the findings of a run, errors first.
 
     ``positions`` is a pytree of arrays (chain, draw, ...), compared between chains. They are ``whole`` if they
