@@ -7,17 +7,18 @@ import math
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sahmc._support.tables import Table, number
 from sahmc._support.validate import is_number, require, require_flag
 from sahmc.plots.comparison import draw_comparison
-from sahmc.results.predictions import LooTable, leave_one_out, loo_table
+from sahmc.results.predictions import leave_one_out, loo_columns
 from sahmc.results.result import Result
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
 
 
@@ -25,7 +26,7 @@ WIDTH = 79
 """The maximum number of characters in a line of a note."""
 
 
-def compare(results: Any, *, prior: Any = None, loo: Any = True) -> Comparison:
+def compare(results: Mapping[str, Result], *, prior: Mapping[str, float] | None = None, loo: bool = True) -> Comparison:
     """Compare models of the same data, each by the result of a run: print the returned object, or use
     ``to_dataframe()``.
 
@@ -55,8 +56,8 @@ def compare(results: Any, *, prior: Any = None, loo: Any = True) -> Comparison:
     columns = _evidence_columns(mean[order], error[order], belief[order] / belief.sum())
     notes = [*_notes_on_constants(ordered), *_notes_on_data(ordered)]
     if loo:
-        table, note = _cross_validated(ordered)
-        columns |= {} if table is None else _loo_columns(table)
+        more, note = _cross_validated(ordered)
+        columns |= more
         notes += note
     return Comparison(names, columns, tuple(notes), prior is not None)
 
@@ -79,7 +80,7 @@ class Comparison:
         """Whether there are cross-validation columns."""
         return "elpd_loo" in self.columns
 
-    def to_dataframe(self) -> Any:
+    def to_dataframe(self) -> pd.DataFrame:
         """Return a pandas DataFrame with a row for each model."""
         import pandas as pd
 
@@ -128,7 +129,7 @@ class Comparison:
         return "".join(table.to_html() for table in self.tables()) + notes
 
 
-def _check(results: Any, prior: Any) -> None:
+def _check(results: Mapping[str, Result], prior: Mapping[str, float] | None) -> None:
     """Raise ``ValueError`` unless these are at least two results by name, with prior probabilities for all of them."""
     ok = isinstance(results, Mapping) and len(results) > 1 and all(isinstance(name, str) for name in results)
     given = list(results) if isinstance(results, Mapping) else results
@@ -187,37 +188,26 @@ def _evidence_columns(mean: np.ndarray, error: np.ndarray, prior: np.ndarray) ->
     }
 
 
-def _loo_columns(table: LooTable) -> dict[str, np.ndarray]:
-    return {
-        "elpd_loo": table.elpd,
-        "elpd_loo_error": table.se,
-        "p_loo": table.p,
-        "elpd_diff": table.diff,
-        "elpd_diff_error": table.diff_se,
-        "stacking_weight": table.weight,
-    }
-
-
-def _cross_validated(results: Mapping[str, Result]) -> tuple[LooTable | None, list[str]]:
-    """Return cross-validation of all models, or None, and notes: why it was left out, or which are doubtful."""
+def _cross_validated(results: Mapping[str, Result]) -> tuple[dict[str, np.ndarray], list[str]]:
+    """Return the columns of cross-validation, and notes: why it was left out, or which models are in doubt."""
     found = {}
     for name, result in results.items():
         predictor = None if result.live is None or not result.live.has_positions else result.live.predictor
         if predictor is None:
             why = "a result that was loaded, or of a model that does not name its data"
-            return None, [f"Cross-validation is left out: {name!r} has no log likelihoods ({why})."]
+            return {}, [f"Cross-validation is left out: {name!r} has no log likelihoods ({why})."]
         try:
             found[name] = leave_one_out(result.record, predictor)
         except Exception as error:
-            return None, [f"Cross-validation is left out: {name!r} has no log likelihoods ({error})."]
+            return {}, [f"Cross-validation is left out: {name!r} has no log likelihoods ({error})."]
     sizes = {name: int(one.n_data_points) for name, one in found.items()}
     if len(set(sizes.values())) > 1:
-        return None, [f"Cross-validation is left out: the models have different numbers of observations, {sizes}."]
-    table = loo_table(found)
-    return table, [
+        return {}, [f"Cross-validation is left out: the models have different numbers of observations, {sizes}."]
+    doubtful = {name: int((one.pareto_k > one.good_k).sum()) for name, one in found.items()}
+    return loo_columns(found), [
         f"Cross-validation of {name!r} is in doubt: {bad} of {sizes[name]} observations "
         f"{'has' if bad == 1 else 'have'} a Pareto k above {found[name].good_k:.2f}."
-        for name, bad in zip(found, table.doubtful, strict=True)
+        for name, bad in doubtful.items()
         if bad
     ]
 
@@ -247,7 +237,7 @@ def _notes_on_data(results: Mapping[str, Result]) -> list[str]:
     return [f"The data of {who} are not those of {first!r}: evidence compares models of the same data."]
 
 
-def _with_error(value: Any, error: Any) -> str:
+def _with_error(value: float, error: float) -> str:
     """Return a number rounded to the size of its error, and that error; the number alone if the error is 0."""
     if not error:
         return number(float(value))

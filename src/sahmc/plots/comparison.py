@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sahmc._support.validate import require
-from sahmc.plots.backend import pyplot
-from sahmc.plots.figures import COLD, WARM
+from sahmc.plots.figures import COLD, WARM, pyplot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

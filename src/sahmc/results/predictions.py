@@ -17,6 +17,7 @@ from sahmc.tilt.importance import resample_rows
 
 if TYPE_CHECKING:
     import xarray as xr
+    from arviz_stats import ELPDData
 
 MOST_NUMBERS, LEAST_DRAWS = 2**24, 100
 """The maximum number of log likelihoods, above which draws are thinned, and the minimum number of draws per chain."""
@@ -126,26 +127,7 @@ def _group(values: Variables, record: RunRecord) -> xr.DataTree:
     return xr.DataTree(dict_to_dataset(arrays, coords=dict(record.labels.coords), dims=own))
 
 
-class LooTable(NamedTuple):
-    """The columns of a comparison by cross-validation, with an entry for each model."""
-
-    elpd: np.ndarray
-    """The expected log predictive density of the same number of new observations."""
-    se: np.ndarray
-    """Its standard error, due to the finite number of observations."""
-    p: np.ndarray
-    """The effective number of parameters."""
-    diff: np.ndarray
-    """The difference of ``elpd`` from that of the best model, at most 0."""
-    diff_se: np.ndarray
-    """The standard error of this difference."""
-    weight: np.ndarray
-    """The stacking weight: that of the model in the best predictive mixture."""
-    doubtful: np.ndarray
-    """The number of observations whose removal changes the posterior too much for the estimate to be reliable."""
-
-
-def leave_one_out(record: RunRecord, predictor: Predictor) -> Any:
+def leave_one_out(record: RunRecord, predictor: Predictor) -> ELPDData:
     """Return ArviZ's estimate for all observations of a model, including the pointwise values."""
     import arviz_stats
     import xarray as xr
@@ -168,18 +150,28 @@ def leave_one_out(record: RunRecord, predictor: Predictor) -> Any:
         return arviz_stats.loo(tree, pointwise=True)
 
 
-def loo_table(found: Mapping[str, Any]) -> LooTable:
-    """Return estimates of several models on the same observations, with ArviZ's comparison of them."""
+def loo_columns(found: Mapping[str, ELPDData]) -> dict[str, np.ndarray]:
+    """Return estimates of several models on the same observations, as columns with an entry for each model.
+
+    ``elpd_loo``, ``elpd_loo_error``
+        The expected log predictive density of the same number of new observations, and its standard error, due to the
+        finite number of observations.
+    ``p_loo``
+        The effective number of parameters.
+    ``elpd_diff``, ``elpd_diff_error``
+        The difference of ``elpd_loo`` from that of the best model, at most 0, and its standard error.
+    ``stacking_weight``
+        The weight of the model in the best predictive mixture.
+    """
     import arviz_stats
 
     together = arviz_stats.compare(dict(found), method="stacking").loc[list(found)]
     elpd = np.array([one.elpd for one in found.values()], float)
-    return LooTable(
-        elpd,
-        np.array([one.se for one in found.values()], float),
-        np.array([one.p for one in found.values()], float),
-        elpd - elpd.max(),
-        together["dse"].to_numpy(float),
-        together["weight"].to_numpy(float).round(WEIGHT_DIGITS),
-        np.array([int((one.pareto_k > one.good_k).sum()) for one in found.values()]),
-    )
+    return {
+        "elpd_loo": elpd,
+        "elpd_loo_error": np.array([one.se for one in found.values()], float),
+        "p_loo": np.array([one.p for one in found.values()], float),
+        "elpd_diff": elpd - elpd.max(),
+        "elpd_diff_error": together["dse"].to_numpy(float),
+        "stacking_weight": together["weight"].to_numpy(float).round(WEIGHT_DIGITS),
+    }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from sahmc.results.findings.listing import ERROR, WARNING, Findings
 from sahmc.results.records import RunRecord
 from sahmc.results.relabelling import relabelled, symmetries_in_words
 from sahmc.results.search import search_in_words
-from sahmc.results.variables import choose_variables
+from sahmc.results.variables import VarNames, choose_variables
 from sahmc.results.within_modes import with_mass, within_mode
 from sahmc.tilt.importance import (
     by_columns,
@@ -31,6 +31,9 @@ from sahmc.tilt.importance import (
     weighted_mean,
     weighted_variance,
 )
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SHOWN_ROWS = 40
 """The maximum number of printed rows; the DataFrame has all."""
@@ -51,10 +54,11 @@ def overview(record: RunRecord) -> dict[str, str]:
     settings, levels = record.settings, record.num_regions
     trips = f" with {levels} regions, {counted(int(record.round_trips.sum()), 'round trip')}" if levels > 1 else ""
     cost = f"{record.num_gradients:,} gradients, {number(settings['sampling_time'], 2)} s"
-    variables = [f"{name} {leaf.shape[2:]}" if leaf.ndim > 2 else name for name, leaf in _variables(record)]
+    variables = named(record.draws.values).items()
+    shapes = [f"{name} {leaf.shape[2:]}" if leaf.ndim > 2 else name for name, leaf in variables]
     return {
         "draws": f"{counted(chains, 'chain')} of {counted(draws, 'draw')}, seed {thawed(settings['random_seed'])}",
-        "variables": _some(variables),
+        "variables": _some(shapes),
         "sampler": f"{settings['kernel']}, tilt {settings['tilt']}{trips}, {cost}",
         "moves": f"acceptance {record.draws.acceptance_rate.mean():.2f}, "
         f"{_divergences(record)}, weight efficiency {kish_efficiency(record.weight):.2f}",
@@ -68,10 +72,6 @@ def as_text(lines: dict[str, str]) -> str:
     indent = " " * COLUMN
     rows = [wrapped(f"  {name:<{COLUMN - 2}}{what}", indent) for name, what in lines.items()]
     return "\n".join(["<sahmc.Result", *rows]) + ">"
-
-
-def _variables(record: RunRecord) -> list[tuple[str, np.ndarray]]:
-    return list(named(record.draws.values).items())
 
 
 def _some(names: list[str]) -> str:
@@ -126,7 +126,7 @@ class Summary:
     symmetries: str = ""
     """A line on the symmetries that make copies of modes; empty if there are none."""
 
-    def to_dataframe(self) -> Any:
+    def to_dataframe(self) -> pd.DataFrame:
         """Return a pandas DataFrame with a row for each quantity."""
         import pandas as pd
 
@@ -180,7 +180,7 @@ class Summary:
 
 
 def summarise(
-    record: RunRecord, fn: PositionFn | None, prob: float, var_names: Any = None, mode: Any = None
+    record: RunRecord, fn: PositionFn | None, prob: float, var_names: VarNames = None, mode: int | None = None
 ) -> Summary:
     """Return the summary of ``fn`` of the position, or of the position itself if None.
 
@@ -215,7 +215,7 @@ def _measure(leaf: np.ndarray, weight: np.ndarray, rows: Index, index: Index, pr
     """
     from arviz_stats.base import array_stats
 
-    def measure(columns: np.ndarray) -> tuple[Any, ...]:
+    def measure(columns: np.ndarray) -> tuple[np.ndarray, ...]:
         mean, error = weighted_mean(columns, weight)
         still = (columns == columns[:1, :1]).all(axis=(0, 1))
         found = (
@@ -233,7 +233,7 @@ def _measure(leaf: np.ndarray, weight: np.ndarray, rows: Index, index: Index, pr
     return tuple(np.ravel(x) for x in (mean, sd, hdi[..., 0], hdi[..., 1], error, ess, rhat))
 
 
-def headline(record: RunRecord, mode: Any = None) -> str:
+def headline(record: RunRecord, mode: int | None = None) -> str:
     """Return a line that describes the run, and the mode to which the summary is restricted."""
     chains, draws = record.draws.energy.shape
     settings, levels = record.settings, record.num_regions
