@@ -279,14 +279,20 @@ class _Patient:
         self._file = file
         self.error: OSError | None = None
 
+    def _tried(self, call: Callable[..., int | None], *args: object) -> int:
+        """Return the number that ``call`` returns; 0 if there has been an error, or is one now."""
+        if self.error is None:
+            try:
+                return call(*args) or 0
+            except OSError as error:
+                self.error = error
+        return 0
+
     def write(self, data: Any) -> int:
         """Write all data, or pretend to."""
         rest = memoryview(data).cast("B")
         while self.error is None and len(rest):  # the last write before the disk is full may be partial
-            try:
-                rest = rest[self._file.write(rest) :]
-            except OSError as error:
-                self.error = error
+            rest = rest[self._tried(self._file.write, rest) :]
         return len(data)
 
     def require_space(self) -> None:
@@ -296,20 +302,11 @@ class _Patient:
 
     def truncate(self, size: int | None = None) -> int:
         """Set the size, or pretend to."""
-        if self.error is None:
-            try:
-                return self._file.truncate(size)
-            except OSError as error:
-                self.error = error
-        return size or 0
+        return self._tried(self._file.truncate, size) or size or 0
 
     def flush(self) -> None:
         """Write buffered data, or pretend to."""
-        if self.error is None:
-            try:
-                self._file.flush()
-            except OSError as error:
-                self.error = error
+        self._tried(self._file.flush)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)

@@ -39,13 +39,13 @@ SHOWN_ROWS = 40
 """The maximum number of printed rows; the DataFrame has all."""
 INTERVAL_DRAWS = 4000
 """The maximum number of equal-weight draws from which intervals are computed."""
-
-Index = tuple[np.ndarray, np.ndarray]
-"""The chains and the draw numbers of some draws."""
 MOST_NAMED = 6
 """The maximum number of variables or modes to list."""
 COLUMN = 14
-"""The width of the first column in characters, including the space around it."""
+"""The width of the first column of the overview in characters, including the space around it."""
+
+Index = tuple[np.ndarray, np.ndarray]
+"""The chains and the draw numbers of some draws."""
 
 
 def overview(record: RunRecord) -> dict[str, str]:
@@ -148,11 +148,6 @@ class Summary:
             else:
                 cells.append(number(value, {"mcse": 2, "sd": 3}.get(name) or digits_for(value, sd)))
         return cells
-
-    @property
-    def verdict(self) -> str:
-        """A line on whether to trust the run."""
-        return self.findings.verdict
 
     @property
     def notes(self) -> tuple[str, ...]:
