@@ -7,13 +7,13 @@ import math
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sahmc._support.tables import Table, number
 from sahmc._support.validate import is_number, require, require_flag
-from sahmc.plots.comparison import draw_comparison
+from sahmc.plots.figures import COLD, WARM, pyplot
 from sahmc.results.predictions import leave_one_out, loo_columns
 from sahmc.results.result import Result
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+WIDE = 30.0
+"""The maximum range in nats of a linear axis of a plot; a wider one is compressed away from 0."""
 WIDTH = 79
 """The maximum number of characters in a line of a note."""
 
@@ -108,16 +110,40 @@ class Comparison:
     def plot(self, ax: Axes | None = None) -> Axes:
         """Plot how far each model is behind the best, in nats, with its probability beside it.
 
-        Returns the axes: ``ax``, or new ones if None.
+        Bars show two standard errors. Returns the axes: ``ax``, or new ones if None.
         """
-        columns = self.columns
+        must = "ax must be Matplotlib's axes"
+        require(ax is None or hasattr(ax, "errorbar"), must, ax, "pass plt.gca(), or leave it out")
+        columns, rows = self.columns, np.arange(len(self.names))
         best = np.argmax(columns["log_evidence"])
+        behind = columns["log_evidence"] - columns["log_evidence"][best]
         errors = np.hypot(columns["log_evidence_error"], columns["log_evidence_error"][best])
         errors[best] = 0.0
-        evidence = (columns["log_evidence"] - columns["log_evidence"][best], errors)
-        loo = (columns["elpd_diff"], columns["elpd_diff_error"]) if self.has_loo else None
-        words = [_with_error(*pair) for pair in zip(columns["probability"], columns["probability_error"], strict=True)]
-        return draw_comparison(self.names, evidence, loo, words, ax)
+        if ax is None:
+            ax = pyplot().subplots(figsize=(6.5, 1.6 + 0.5 * len(rows)), layout="constrained")[1]
+        style: dict[str, Any] = {"capsize": 3, "linewidth": 1.5, "linestyle": "none"}
+        shift = 0.12 if self.has_loo else 0.0
+        ax.errorbar(behind, rows - shift, xerr=2 * errors, fmt="o", color=COLD, label="log evidence", **style)
+        furthest = -behind.min()
+        if self.has_loo:
+            diff, error = columns["elpd_diff"], columns["elpd_diff_error"]
+            style |= {"label": "leave-one-out (elpd)", "mfc": "white"}
+            ax.errorbar(diff, rows + shift, xerr=2 * error, fmt="s", color=WARM, **style)
+            ax.legend(frameon=False, fontsize=9, loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
+            furthest = max(furthest, -diff.min())
+        if furthest > WIDE:
+            ax.set_xscale("symlog", linthresh=3)
+        ax.axvline(0, color="0.85", linewidth=1, zorder=0)
+        ax.set_yticks(rows, self.names)
+        ax.set_ylim(len(rows) - 0.4, -0.6)
+        for row, *share in zip(rows, columns["probability"], columns["probability_error"], strict=True):
+            place = ("axes fraction", "data")
+            ax.annotate(_with_error(*share), (1.01, float(row)), xycoords=place, va="center", fontsize=9)
+        ax.annotate("probability", (1.01, 1.01), xycoords="axes fraction", va="bottom", fontsize=9, color="0.35")
+        ax.set_xlabel("nats behind the best model, ± 2 standard errors", fontsize=10)
+        ax.tick_params(labelsize=9)
+        ax.spines[["top", "right"]].set_visible(False)
+        return ax
 
     def __str__(self) -> str:
         return "\n\n".join([*map(str, self.tables()), *(textwrap.fill(note, WIDTH) for note in self.notes)])

@@ -48,6 +48,8 @@ SEALED = (
     *("bridge", "prior_mass"),
 )
 """The attributes that are read back."""
+WARMUP_PARTS: dict[str, type] = {"pilot": Pilot, "climb": Climb, "reference": LearntReference, "power": SearchPower}
+"""The parts of the record of a warm-up, by name; each may be None."""
 LOWEST = "mode_lowest."
 """The prefix of the names under which the lowest points of modes are stored, one for each variable."""
 
@@ -247,37 +249,25 @@ def _draws(tree: xr.DataTree, prefix: str, structure: Json) -> DrawRecord:
 def _warmup_text(warmup: WarmupRecord) -> dict[str, Json]:
     """Return the record of the warm-up without its arrays, in a form that fits JSON."""
     plain = {f.name: getattr(warmup, f.name) for f in dataclasses.fields(warmup) if not f.name.startswith("theta")}
-    for name in ("pilot", "climb", "reference", "power"):
+    for name in WARMUP_PARTS:
         plain[name] = None if plain[name] is None else dataclasses.asdict(plain[name])
     return thawed(plain)
 
 
 def _warmup(plain: Mapping[str, Json], learnt: Mapping[str, np.ndarray]) -> WarmupRecord:
     """Return the record of the warm-up, from the output of ``_warmup_text`` and its arrays."""
-    pilot, climb, reference = (plain[name] for name in ("pilot", "climb", "reference"))
-    if climb is not None:
-        climb = {**climb, **{way: tuple(Rung(**rung) for rung in climb[way]) for way in ("up", "down")}}
-    if reference is not None:
-        reference = {**reference, "down": tuple(Rung(**rung) for rung in reference["down"])}
-    return WarmupRecord(
-        **{
-            **plain,
-            "pilot": None if pilot is None else Pilot(**pilot),
-            "climb": None if climb is None else Climb(**climb),
-            "reference": None if reference is None else LearntReference(**reference),
-            "power": _power(plain.get("power")),
-            "theta_0": learnt["warmup_theta_0"],
-            "theta": learnt["warmup_theta"],
-        }
-    )
+    parts = {
+        name: None if (part := plain.get(name)) is None else kind(**{key: _held(x) for key, x in part.items()})
+        for name, kind in WARMUP_PARTS.items()
+    }
+    return WarmupRecord(**{**plain, **parts, "theta_0": learnt["warmup_theta_0"], "theta": learnt["warmup_theta"]})
 
 
-def _power(plain: Mapping[str, Json] | None) -> SearchPower | None:
-    """Return the power of the search, from plain lists."""
-    if plain is None:
-        return None
-    rows = {name: tuple(plain[name]) for name in ("widths", "log_odds")}
-    return SearchPower(**{**plain, **rows, "found": tuple(tuple(map(tuple, table)) for table in plain["found"])})
+def _held(plain: Json) -> Any:
+    """Return a value of a part of the warm-up: lists become tuples, and dicts become rungs."""
+    if isinstance(plain, dict):
+        return Rung(**plain)
+    return tuple(map(_held, plain)) if isinstance(plain, list) else plain
 
 
 def _labels_text(labels: Labels) -> dict[str, Json]:
