@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -17,7 +17,8 @@ from sahmc.results.warmup_record import WarmupRecord
 from sahmc.tilt.partition import EnergyPartition, TemperatureLadder
 from sahmc.tilt.tilts import TemperedTilt, Tilt
 
-N = TypeVar("N")
+Count = Any
+"""A number of events: an ``int``, or a scalar JAX array within the compiled loop."""
 
 
 @dataclass(frozen=True)
@@ -99,29 +100,26 @@ class ThetaRecord(Frozen):
         return float(np.sqrt(np.mean(moved**2)))
 
 
-class Counts(NamedTuple, Generic[N]):
-    """Counts over all chains and moves of a stage, including moves between kept draws.
+class Counts(NamedTuple):
+    """Counts over all chains and moves of a stage, including moves between kept draws."""
 
-    Each is an ``int``, or a scalar JAX array within the compiled loop.
-    """
-
-    gradients: N
+    gradients: Count
     """The number of gradient evaluations."""
-    diverging: N
+    diverging: Count
     """The number of divergences."""
-    failed: N
+    failed: Count
     """The number of moves rejected because an implicit step did not converge or was not reversible."""
-    deepest: N
+    deepest: Count
     """The number of trajectories that reached the maximum depth."""
-    trajectories: N
+    trajectories: Count
     """The number of moves with a trajectory: all except jumps."""
-    jumps: N
+    jumps: Count
     """The number of attempted jumps between known modes."""
-    jumps_accepted: N
+    jumps_accepted: Count
     """The number of accepted jumps."""
-    cold: N
+    cold: Count = 0
     """The number of trajectories at beta = 1; all of them if the tilt has no temperatures."""
-    cold_diverging: N
+    cold_diverging: Count = 0
     """The number of divergences among these."""
 
 
@@ -200,7 +198,7 @@ class RunRecord(Frozen):
     """The draws, with their weights."""
     learnt: ThetaRecord
     """The learnt theta, visits and step sizes."""
-    counts: Counts[int]
+    counts: Counts
     """The counts over moves while sampling."""
     round_trips: np.ndarray
     """The number of trips of each chain from the bottom to the top and back while sampling."""
