@@ -192,10 +192,11 @@ def _read(target: Path) -> xr.DataTree:
         if target.suffix == ".zarr":
             require_safe_zarr(target)
             tree = xr.open_datatree(target, engine="zarr", consolidated=False, zarr_format=3).load()
-            rename(tree, unescaped)
         else:
             tree = xr.open_datatree(target, engine="h5netcdf").load()
         tree.close()
+        if target.suffix == ".zarr":
+            rename(tree, unescaped)
     except Exception as error:  # damaged files raise errors of all kinds
         todo = "pass what Result.save or `sahmc sample --out` wrote"
         raise ValueError(f"{target} cannot be read as a result: {error}. To fix it, {todo}.") from error
@@ -263,7 +264,7 @@ def _warmup(plain: Mapping[str, Json], learnt: Mapping[str, np.ndarray]) -> Warm
     return WarmupRecord(**{**plain, **parts, "theta_0": learnt["warmup_theta_0"], "theta": learnt["warmup_theta"]})
 
 
-def _held(plain: Json) -> Any:
+def _held(plain: Json) -> object:
     """Return a value of a part of the warm-up: lists become tuples, and dicts become rungs."""
     if isinstance(plain, dict):
         return Rung(**plain)

@@ -61,12 +61,7 @@ def guarded(what: str, check: Callable[[], Iterable[Finding]]) -> tuple[Finding,
     try:
         return tuple(check())
     except Exception as error:
-        return (not_examined(what, error),)
-
-
-def not_examined(what: str, error: Exception) -> Finding:
-    """Return the finding that ``what``, the beginning of a sentence, could not be examined because of ``error``."""
-    return failure(f"{what} could not be examined", error)
+        return (failure(f"{what} could not be examined", error),)
 
 
 def failure(sentence: str, error: Exception) -> Finding:
