@@ -47,11 +47,7 @@ def _membership(tilt: Tilt, theta: Array, energy: Float[Array, "chain draw"]) ->
 
 
 def log_omega(record: RunRecord, log_total: float = 0.0) -> np.ndarray:
-    """Return log omega_i of every region; for a tempered tilt log Z(beta_i), where level 0 is the posterior.
-
-    ``log_total`` is the known log of the total or, for a tempered tilt, of Z(1). Regions never visited have -inf.
-    If theta was frozen, the observed visiting frequencies are used, otherwise pi_i + nu of the paper.
-    """
+    """Return log omega_i of every region; see ``Result.log_omega``."""
     must = "log_total must be a number, the known log of the total"
     require(is_number(log_total), must, log_total, "leave it out if it is not known")
     learnt = record.learnt
@@ -69,11 +65,10 @@ def log_omega(record: RunRecord, log_total: float = 0.0) -> np.ndarray:
 
 
 def log_evidence(record: RunRecord, method: str = "theta") -> Expectation:
-    """Return the log marginal likelihood and its standard error: log Z(1) - log Z(0) of a ladder up to beta = 0.
+    """Return the log marginal likelihood and its standard error; see ``Result.log_evidence``.
 
-    That end is the prior, or a reference with integral 1. ``method`` is the name of the estimator. Both numbers are nan
-    if the findings of the run invalidate them. Raise ``ValueError`` if there is no such ladder, or if theta was not
-    frozen and shared by all chains.
+    It is log Z(1) - log Z(0) of a ladder up to beta = 0, which is the prior, or a reference with integral 1. Raise
+    ``ValueError`` if there is no such ladder, or if theta was not frozen and shared by all chains.
     """
     require_known(method, ESTIMATORS, "method")
     partition = record.partition
