@@ -13,19 +13,22 @@ import numpy as np
 
 from sahmc._support.tables import Table, number
 from sahmc._support.validate import is_number, require, require_flag
-from sahmc.plots.comparison import draw_comparison
-from sahmc.results.loo import LooTable, leave_one_out, loo_table
+from sahmc.plots.figures import COLD, WARM, pyplot
+from sahmc.results.predictions import leave_one_out, loo_columns
 from sahmc.results.result import Result
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
 
 
+WIDE = 30.0
+"""The maximum range in nats of a linear axis of a plot; a wider one is compressed away from 0."""
 WIDTH = 79
 """The maximum number of characters in a line of a note."""
 
 
-def compare(results: Any, *, prior: Any = None, loo: Any = True) -> Comparison:
+def compare(results: Mapping[str, Result], *, prior: Mapping[str, float] | None = None, loo: bool = True) -> Comparison:
     """Compare models of the same data, each by the result of a run: print the returned object, or use
     ``to_dataframe()``.
 
@@ -55,8 +58,8 @@ def compare(results: Any, *, prior: Any = None, loo: Any = True) -> Comparison:
     columns = _evidence_columns(mean[order], error[order], belief[order] / belief.sum())
     notes = [*_notes_on_constants(ordered), *_notes_on_data(ordered)]
     if loo:
-        table, note = _cross_validated(ordered)
-        columns |= {} if table is None else _loo_columns(table)
+        more, note = _cross_validated(ordered)
+        columns |= more
         notes += note
     return Comparison(names, columns, tuple(notes), prior is not None)
 
@@ -79,7 +82,7 @@ class Comparison:
         """Whether there are cross-validation columns."""
         return "elpd_loo" in self.columns
 
-    def to_dataframe(self) -> Any:
+    def to_dataframe(self) -> pd.DataFrame:
         """Return a pandas DataFrame with a row for each model."""
         import pandas as pd
 
@@ -107,16 +110,40 @@ class Comparison:
     def plot(self, ax: Axes | None = None) -> Axes:
         """Plot how far each model is behind the best, in nats, with its probability beside it.
 
-        Returns the axes: ``ax``, or new ones if None.
+        Bars show two standard errors. Returns the axes: ``ax``, or new ones if None.
         """
-        columns = self.columns
+        must = "ax must be Matplotlib's axes"
+        require(ax is None or hasattr(ax, "errorbar"), must, ax, "pass plt.gca(), or leave it out")
+        columns, rows = self.columns, np.arange(len(self.names))
         best = np.argmax(columns["log_evidence"])
+        behind = columns["log_evidence"] - columns["log_evidence"][best]
         errors = np.hypot(columns["log_evidence_error"], columns["log_evidence_error"][best])
         errors[best] = 0.0
-        evidence = (columns["log_evidence"] - columns["log_evidence"][best], errors)
-        loo = (columns["elpd_diff"], columns["elpd_diff_error"]) if self.has_loo else None
-        words = [_with_error(*pair) for pair in zip(columns["probability"], columns["probability_error"], strict=True)]
-        return draw_comparison(self.names, evidence, loo, words, ax)
+        if ax is None:
+            ax = pyplot().subplots(figsize=(6.5, 1.6 + 0.5 * len(rows)), layout="constrained")[1]
+        style: dict[str, Any] = {"capsize": 3, "linewidth": 1.5, "linestyle": "none"}
+        shift = 0.12 if self.has_loo else 0.0
+        ax.errorbar(behind, rows - shift, xerr=2 * errors, fmt="o", color=COLD, label="log evidence", **style)
+        furthest = -behind.min()
+        if self.has_loo:
+            diff, error = columns["elpd_diff"], columns["elpd_diff_error"]
+            style |= {"label": "leave-one-out (elpd)", "mfc": "white"}
+            ax.errorbar(diff, rows + shift, xerr=2 * error, fmt="s", color=WARM, **style)
+            ax.legend(frameon=False, fontsize=9, loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
+            furthest = max(furthest, -diff.min())
+        if furthest > WIDE:
+            ax.set_xscale("symlog", linthresh=3)
+        ax.axvline(0, color="0.85", linewidth=1, zorder=0)
+        ax.set_yticks(rows, self.names)
+        ax.set_ylim(len(rows) - 0.4, -0.6)
+        for row, *share in zip(rows, columns["probability"], columns["probability_error"], strict=True):
+            place = ("axes fraction", "data")
+            ax.annotate(_with_error(*share), (1.01, float(row)), xycoords=place, va="center", fontsize=9)
+        ax.annotate("probability", (1.01, 1.01), xycoords="axes fraction", va="bottom", fontsize=9, color="0.35")
+        ax.set_xlabel("nats behind the best model, ± 2 standard errors", fontsize=10)
+        ax.tick_params(labelsize=9)
+        ax.spines[["top", "right"]].set_visible(False)
+        return ax
 
     def __str__(self) -> str:
         return "\n\n".join([*map(str, self.tables()), *(textwrap.fill(note, WIDTH) for note in self.notes)])
@@ -128,7 +155,7 @@ class Comparison:
         return "".join(table.to_html() for table in self.tables()) + notes
 
 
-def _check(results: Any, prior: Any) -> None:
+def _check(results: Mapping[str, Result], prior: Mapping[str, float] | None) -> None:
     """Raise ``ValueError`` unless these are at least two results by name, with prior probabilities for all of them."""
     ok = isinstance(results, Mapping) and len(results) > 1 and all(isinstance(name, str) for name in results)
     given = list(results) if isinstance(results, Mapping) else results
@@ -187,37 +214,26 @@ def _evidence_columns(mean: np.ndarray, error: np.ndarray, prior: np.ndarray) ->
     }
 
 
-def _loo_columns(table: LooTable) -> dict[str, np.ndarray]:
-    return {
-        "elpd_loo": table.elpd,
-        "elpd_loo_error": table.se,
-        "p_loo": table.p,
-        "elpd_diff": table.diff,
-        "elpd_diff_error": table.diff_se,
-        "stacking_weight": table.weight,
-    }
-
-
-def _cross_validated(results: Mapping[str, Result]) -> tuple[LooTable | None, list[str]]:
-    """Return cross-validation of all models, or None, and notes: why it was left out, or which are doubtful."""
+def _cross_validated(results: Mapping[str, Result]) -> tuple[dict[str, np.ndarray], list[str]]:
+    """Return the columns of cross-validation, and notes: why it was left out, or which models are in doubt."""
     found = {}
     for name, result in results.items():
         predictor = None if result.live is None or not result.live.has_positions else result.live.predictor
         if predictor is None:
             why = "a result that was loaded, or of a model that does not name its data"
-            return None, [f"Cross-validation is left out: {name!r} has no log likelihoods ({why})."]
+            return {}, [f"Cross-validation is left out: {name!r} has no log likelihoods ({why})."]
         try:
             found[name] = leave_one_out(result.record, predictor)
         except Exception as error:
-            return None, [f"Cross-validation is left out: {name!r} has no log likelihoods ({error})."]
+            return {}, [f"Cross-validation is left out: {name!r} has no log likelihoods ({error})."]
     sizes = {name: int(one.n_data_points) for name, one in found.items()}
     if len(set(sizes.values())) > 1:
-        return None, [f"Cross-validation is left out: the models have different numbers of observations, {sizes}."]
-    table = loo_table(found)
-    return table, [
+        return {}, [f"Cross-validation is left out: the models have different numbers of observations, {sizes}."]
+    doubtful = {name: int((one.pareto_k > one.good_k).sum()) for name, one in found.items()}
+    return loo_columns(found), [
         f"Cross-validation of {name!r} is in doubt: {bad} of {sizes[name]} observations "
         f"{'has' if bad == 1 else 'have'} a Pareto k above {found[name].good_k:.2f}."
-        for name, bad in zip(found, table.doubtful, strict=True)
+        for name, bad in doubtful.items()
         if bad
     ]
 
@@ -247,7 +263,7 @@ def _notes_on_data(results: Mapping[str, Result]) -> list[str]:
     return [f"The data of {who} are not those of {first!r}: evidence compares models of the same data."]
 
 
-def _with_error(value: Any, error: Any) -> str:
+def _with_error(value: float, error: float) -> str:
     """Return a number rounded to the size of its error, and that error; the number alone if the error is 0."""
     if not error:
         return number(float(value))

@@ -13,7 +13,7 @@ from sahmc.models.energy import trace_energy
 from sahmc.models.model import Labels, Model
 from sahmc.models.positions import Unpacker
 from sahmc.modes.rounding import off_by
-from sahmc.results.findings.rounding import check_rounding
+from sahmc.results.findings.density import check_rounding
 
 POINTS = np.array([[0.0, 1.0], [3.0, 5.0], [-2.0, 17.0], [0.0, 18.0]], np.float32)
 

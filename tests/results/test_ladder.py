@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import sahmc
-from sahmc.results.ladder import PAIRS, rejections
+from sahmc.results.evidence import PAIRS, rejections
 
 
 def with_normal_energies(record, sd, gap=None):

@@ -69,7 +69,7 @@ def test_plots_cope_with_draws_of_no_mode_and_with_many_modes(result):
     record = dataclasses.replace(result.record, modes=relabelled(result, label, 40))
     found, mass = data.ranked_modes(record)
     assert np.array_equal(found, label) and len(mass) == 40
-    assert data.chosen_coordinates(record, 2).values.shape[2] == 2
+    assert data.chosen_coordinates(record, 2)[1].shape[2] == 2
     assert figures._colours(np.array([-1, 39])) == ["0.6", "0.6"]
 
 

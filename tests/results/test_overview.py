@@ -2,9 +2,9 @@
 
 import dataclasses
 
-from sahmc.results.overview import overview
 from sahmc.results.records import Finding
 from sahmc.results.result import Result
+from sahmc.results.summary import overview
 
 
 def test_it_fits_a_terminal_and_says_the_essentials(result):

@@ -13,7 +13,7 @@ import pytest
 import sahmc
 from sahmc.models.positions import Unpacker
 from sahmc.results.evidence import log_evidence
-from sahmc.results.findings.symmetry import check_symmetry
+from sahmc.results.findings.density import check_symmetry
 from sahmc.symmetry.fold import Fold
 from sahmc.symmetry.group import make_group
 from sahmc.symmetry.known import Symmetries, as_data, from_data

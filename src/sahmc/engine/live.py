@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -56,7 +57,7 @@ class Live:
     """The positions as vectors (chain, draw, dim); None if only a function of them was kept."""
     warm: object = None
     """The outcome of the warm-up, from which another run may start."""
-    further: Callable[[int, bool], object] | None = None
+    further: Callable[[int, bool], Any] | None = None
     """A function (draws, progressbar) that adds this many draws to each chain and returns a new result."""
     predictor: Predictor | None = None
     """The object that computes the likelihood of each observation and simulates data; None if the model has none."""
@@ -79,7 +80,7 @@ class Live:
         """Return these positions in the structure of the start, arrays (chain, draw, ...)."""
         return split(self.folded_positions(), self.unpack.unravel)
 
-    def extend(self, draws: int, progressbar: bool) -> object:
+    def extend(self, draws: int, progressbar: bool) -> Any:
         """Return a result with ``draws`` more draws of each chain."""
         assert self.further is not None
         return self.further(draws, progressbar)

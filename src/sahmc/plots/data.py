@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from sahmc.barrier.barrier import EnergyBarrier
 from sahmc.models.positions import named, numbered
 from sahmc.results.expectations import resample_index
-from sahmc.results.mode_moments import mode_moments, with_mass
 from sahmc.results.records import RunRecord
 from sahmc.results.relabelling import relabelled
-from sahmc.results.var_names import choose_variables
-from sahmc.results.within_mode import within_mode
+from sahmc.results.variables import VarNames, choose_variables
+from sahmc.results.within_modes import mode_moments, with_mass, within_mode
 
 POINTS = 4000
 """The maximum number of points in a scatter plot."""
@@ -63,13 +62,12 @@ class Trace(NamedTuple):
     """The mode of the draw, numbered from the heaviest; -1 for none."""
 
 
-def energy_trace(record: RunRecord, chains: int = 4, mode: Any = None) -> Trace:
+def energy_trace(record: RunRecord, chains: int = 4, mode: int | None = None) -> Trace:
     """Return -log density minus its minimum, for ``chains`` evenly spaced chains.
 
     Draws are thinned to what a figure can show. If ``mode`` is given, draws outside it are left out.
     """
-    chosen = np.linspace(0, len(record.draws.energy) - 1, min(chains, len(record.draws.energy))).astype(int)
-    draws = record.draws.energy.shape[1]
+    chosen, draws = _spread(record, chains), record.draws.energy.shape[1]
     every = -(-draws * len(chosen) // (2 * POINTS))
     time = np.concatenate([k * draws + np.arange(0, draws, every) for k in range(len(chosen))])
     label, _ = ranked_modes(record)
@@ -80,24 +78,19 @@ def energy_trace(record: RunRecord, chains: int = 4, mode: Any = None) -> Trace:
 
 def level_trace(record: RunRecord, chains: int = 3) -> np.ndarray:
     """Return the regions of ``chains`` evenly spaced chains over the draws, (chain, draw)."""
-    return record.draws.region[
-        np.linspace(0, len(record.draws.region) - 1, min(chains, len(record.draws.region))).astype(int)
-    ]
+    return record.draws.region[_spread(record, chains)]
 
 
-class Visits(NamedTuple):
-    """The visits of all chains together to each region."""
-
-    share: np.ndarray
-    """The share of the visits to each region while sampling."""
-    desired: np.ndarray
-    """The desired shares."""
+def _spread(record: RunRecord, chains: int) -> np.ndarray:
+    """Return the numbers of ``chains`` evenly spaced chains, or of all if there are fewer."""
+    total = len(record.draws.region)
+    return np.linspace(0, total - 1, min(chains, total)).astype(int)
 
 
-def visit_shares(record: RunRecord) -> Visits:
-    """Return the observed and desired shares of visits of a run."""
+def visit_shares(record: RunRecord) -> np.ndarray:
+    """Return the share of the visits of all chains together to each region, while sampling."""
     visits = record.learnt.visits.reshape(-1, record.learnt.visits.shape[-1]).sum(axis=0)
-    return Visits(visits / max(1, visits.sum()), record.learnt.desired)
+    return visits / max(1, visits.sum())
 
 
 class ThetaLines(NamedTuple):
@@ -113,25 +106,19 @@ class ThetaLines(NamedTuple):
 
 def theta_lines(record: RunRecord) -> ThetaLines:
     """Return the path of theta, averaged over chains if each has its own."""
-    assert record.learnt.trace is not None
-    theta = record.learnt.trace.theta if record.learnt.trace.theta.ndim == 2 else record.learnt.trace.theta.mean(axis=1)
-    theta = theta + np.log(record.learnt.trace.desired)
-    moves = record.learnt.trace.moves.astype(float)
-    return ThetaLines(moves, theta - theta[:, :1], float(moves[record.learnt.trace.drawing].min()))
+    trace = record.learnt.trace
+    assert trace is not None
+    theta = (trace.theta if trace.theta.ndim == 2 else trace.theta.mean(axis=1)) + np.log(trace.desired)
+    moves = trace.moves.astype(float)
+    return ThetaLines(moves, theta - theta[:, :1], float(moves[trace.drawing].min()))
 
 
-class Coordinates(NamedTuple):
-    """Some coordinates of the draws, with their names."""
+def chosen_coordinates(record: RunRecord, num: int, var_names: VarNames = None) -> tuple[list[str], np.ndarray]:
+    """Return the names and draws of the ``num`` coordinates in which modes lie furthest apart.
 
-    names: list[str]
-    values: np.ndarray
-    """The draws, (chain, draw, coordinate), relabelled if modes have copies."""
-
-
-def chosen_coordinates(record: RunRecord, num: int, var_names: Any = None) -> Coordinates:
-    """Return the ``num`` coordinates in which modes lie furthest apart, relative to the spread within them.
-
-    If there is only one mode, they are the first ones. ``var_names`` restricts the choice of variables.
+    The distance is relative to the spread within modes. If there is only one mode, they are the first coordinates.
+    ``var_names`` restricts the choice of variables. The draws, (chain, draw, coordinate), are relabelled if modes have
+    copies.
     """
     found = choose_variables(named(relabelled(record)), var_names)
     label, mass = ranked_modes(record)
@@ -143,7 +130,7 @@ def chosen_coordinates(record: RunRecord, num: int, var_names: Any = None) -> Co
     for leaf, some in zip(found.values(), columns, strict=False):
         parts.append(leaf.reshape(*leaf.shape[:2], -1)[..., some - first].astype(float))
         first += leaf[0, 0].size
-    return Coordinates([names[i] for i in pick], np.concatenate(parts, axis=-1))
+    return [names[i] for i in pick], np.concatenate(parts, axis=-1)
 
 
 class Scatter(NamedTuple):
@@ -164,7 +151,7 @@ class Scatter(NamedTuple):
         return int(with_mass(self.mass).sum())
 
 
-def posterior_scatter(record: RunRecord, num: int = 2, var_names: Any = None, mode: Any = None) -> Scatter:
+def posterior_scatter(record: RunRecord, num: int = 2, var_names: VarNames = None, mode: int | None = None) -> Scatter:
     """Return equal-weight draws of the posterior in the ``num`` coordinates that separate the modes best.
 
     ``var_names`` restricts the choice of variables; ``mode``, if given, restricts the draws to that mode.
@@ -189,7 +176,7 @@ class Marginal(NamedTuple):
     """The weighted density of the draws."""
 
 
-def marginals(record: RunRecord, num: int = 1, var_names: Any = None, mode: Any = None) -> list[Marginal]:
+def marginals(record: RunRecord, num: int = 1, var_names: VarNames = None, mode: int | None = None) -> list[Marginal]:
     """Return the histograms of the ``num`` coordinates in which the modes lie furthest apart.
 
     ``var_names`` restricts the choice of variables; ``mode``, if given, restricts the draws to that mode.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from os import PathLike
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,11 +13,10 @@ from sahmc._support.words import counted
 from sahmc.barrier.barrier import EnergyBarrier
 from sahmc.models.positions import named
 from sahmc.plots import data
-from sahmc.plots.backend import pyplot
 from sahmc.results.result import Result, require_result
 from sahmc.results.summary import headline
-from sahmc.results.var_names import choose_variables
-from sahmc.results.within_mode import within_mode
+from sahmc.results.variables import VarNames, choose_variables
+from sahmc.results.within_modes import within_mode
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,7 +64,7 @@ def plot_visits(result: Result, ax: Axes | None = None) -> Axes:
     """
     require_result(result)
     ax = _axes(ax)
-    share, desired = data.visit_shares(result.record)
+    share, desired = data.visit_shares(result.record), result.desired
     where, name = data.region_axis(result.record)
     ax.bar(where, share, color=COLD, alpha=0.8, width=0.8, label="visits")
     ax.step(
@@ -166,7 +166,12 @@ def plot_ladder(result: Result, ax: Axes | None = None) -> Axes:
 
 
 def plot_pair(
-    result: Result, ax: Axes | None = None, *, num: int | None = None, var_names: Any = None, mode: int | None = None
+    result: Result,
+    ax: Axes | None = None,
+    *,
+    num: int | None = None,
+    var_names: VarNames = None,
+    mode: int | None = None,
 ) -> Any:
     """Plot draws of the posterior in pairs of coordinates, coloured by mode, with the masses of the modes.
 
@@ -186,7 +191,10 @@ def plot_pair(
     title = f"Posterior{within}"
     num = len(scatter.names)
     if num == 1:
-        return _histogram(_axes(ax), scatter, title)
+        ax = _axes(ax)
+        ax.hist(scatter.points[:, 0], bins=60, color=COLD, alpha=0.8)
+        _label(ax, title, scatter.names[0], "draws")
+        return ax
     if num == 2:
         many = not within and scatter.num_modes > 1
         return _pair(
@@ -224,13 +232,9 @@ def _pair(ax: Axes, scatter: data.Scatter, i: int, j: int, title: str) -> Axes:
     return ax
 
 
-def _histogram(ax: Axes, scatter: data.Scatter, title: str) -> Axes:
-    ax.hist(scatter.points[:, 0], bins=60, color=COLD, alpha=0.8)
-    _label(ax, title, scatter.names[0], "draws")
-    return ax
-
-
-def plot_marginal(result: Result, ax: Axes | None = None, *, var_names: Any = None, mode: int | None = None) -> Any:
+def plot_marginal(
+    result: Result, ax: Axes | None = None, *, var_names: VarNames = None, mode: int | None = None
+) -> Any:
     """Plot the density of one coordinate under the tilt, as sampled, and after weighting, which is the posterior.
 
     By default it is the coordinate in which the modes lie furthest apart. ``var_names`` gives a plot for each
@@ -265,7 +269,7 @@ def _marginal(ax: Axes, found: data.Marginal, title: str, legend: bool = True) -
     return ax
 
 
-def plot_overview(result: Result, *, var_names: Any = None, mode: int | None = None) -> Figure:
+def plot_overview(result: Result, *, var_names: VarNames = None, mode: int | None = None) -> Figure:
     """Plot all six panels of a run in one figure, with its findings as the title, and return the figure.
 
     ``var_names`` selects the variables; ``mode``, the label of a mode, restricts the draws to that mode.
@@ -322,6 +326,15 @@ def save_figure(figure: Figure, path: str | PathLike[str], *, overwrite: bool = 
     require(out.suffix[1:] in known, f"a picture ends in one of {', '.join(sorted(known))}", str(out), "rename it")
     figure.savefig(out, dpi=130)
     pyplot().close(figure)
+
+
+def pyplot() -> ModuleType:
+    """Return ``matplotlib.pyplot``, imported only when a figure is drawn; raise ``ValueError`` if it is missing."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ValueError("pictures need matplotlib; install it with: pip install 'sahmc[plots]'") from error
+    return plt
 
 
 def _axes(ax: Axes | None, size: tuple[float, float] = (6.0, 4.2)) -> Axes:

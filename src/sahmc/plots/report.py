@@ -7,12 +7,11 @@ import html
 import io
 import time
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sahmc._support.tables import Table
 from sahmc._support.validate import as_new_file, require
-from sahmc.plots.backend import pyplot
-from sahmc.plots.figures import plot_overview, plot_pair
+from sahmc.plots.figures import plot_overview, plot_pair, pyplot
 from sahmc.results.findings.listing import Findings, as_list
 from sahmc.results.result import Result, require_result
 
@@ -96,14 +95,14 @@ def _pairs(result: Result) -> str:
 
 
 def _settings(result: Result) -> str:
-    rows: dict[str, Any] = dict(result.settings)
-    rows.update(rows.pop("versions"))
-    rows.update(
-        gradients=f"{result.num_gradients:,}",
-        divergences=result.num_diverging,
-        acceptance=f"{result.acceptance_rate:.3f}",
-    )
-    rows["sampling_time"] = f"{rows['sampling_time']:.1f} s"
+    rows = result.settings
+    rows |= {
+        **rows.pop("versions"),
+        "gradients": f"{result.num_gradients:,}",
+        "divergences": result.num_diverging,
+        "acceptance": f"{result.acceptance_rate:.3f}",
+        "sampling_time": f"{rows['sampling_time']:.1f} s",
+    }
     return f"<div class='wide'>{Table('', [''], list(rows), [[str(v)] for v in rows.values()]).to_html()}</div>"
 
 

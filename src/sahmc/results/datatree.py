@@ -5,16 +5,18 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from sahmc._support.frozen import thawed
+from sahmc._support.types import Position
 from sahmc._support.validate import require
 from sahmc.models.positions import in_tree, named
-from sahmc.results.coords import require_dims
 from sahmc.results.records import DrawRecord, Rejuvenated, RunRecord
 from sahmc.results.relabelling import known_symmetries
+from sahmc.results.variables import Dims, require_dims
 from sahmc.symmetry.relabel import relabel
 from sahmc.tilt.partition import TemperatureLadder
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 Taken = Callable[[np.ndarray], np.ndarray]
 """A function from the weighted draws of a variable to its equal-weight draws."""
-Variables = Mapping[str, tuple[tuple[str, ...], np.ndarray]]
+Variables = dict[str, tuple[tuple[str, ...], np.ndarray]]
 """Arrays with the names of their dimensions, by name."""
 
 
@@ -32,8 +34,8 @@ def to_datatree(
     record: RunRecord,
     index: tuple[np.ndarray, np.ndarray],
     rejuvenated: Rejuvenated | None,
-    coords: Mapping[str, Any],
-    dims: Mapping[str, Any],
+    coords: Mapping[str, ArrayLike],
+    dims: Dims,
     take: Taken | None = None,
 ) -> xr.DataTree:
     """Return a run as a tree, with the groups of ``Result.to_datatree``.
@@ -50,11 +52,10 @@ def to_datatree(
     variables = tree_variables(record.draws.values)
     require_dims(variables, dims)
     shape = record.draws.log_weight.shape
-    chosen = index
     statistics = _statistics(record)
     if rejuvenated is None:
-        posterior = {k: np.asarray(x[chosen]) if take is None else take(x) for k, x in variables.items()}
-        stats = {k: x[chosen] for k, x in statistics.items() if k != "energy"}
+        posterior = {k: np.asarray(x[index]) if take is None else take(x) for k, x in variables.items()}
+        stats = {k: x[index] for k, x in statistics.items() if k != "energy"}
     else:
         posterior = {k: x.reshape(*shape, *x.shape[1:]) for k, x in tree_variables(rejuvenated.values).items()}
         stats = {"lp": rejuvenated.log_density.reshape(shape), "moved": rejuvenated.moved.reshape(shape)}
@@ -103,7 +104,7 @@ def add_relabelled(tree: xr.DataTree, record: RunRecord) -> xr.DataTree:
     return tree
 
 
-def tree_variables(values: Any) -> dict[str, Any]:
+def tree_variables(values: Position) -> dict[str, np.ndarray]:
     """Return variables by their names in a tree; these differ, by a check at the beginning of the run."""
     return {in_tree(name): x for name, x in named(values).items()}
 
@@ -154,7 +155,7 @@ def _learnt(record: RunRecord) -> Variables:
     own = ("chain",) if learnt.theta.ndim == 2 else ()
     warm_own = ("chain",) if record.warmup.theta.ndim == 2 else ()
     warm = "warmup_region" if record.warmup.untravelled else "region"  # sampled without the ladder
-    found: dict[str, Any] = {
+    found: Variables = {
         "theta": ((*own, "region"), learnt.theta),
         "visits": ((*own, "region") if learnt.visits.ndim == 2 else ("region",), learnt.visits),
         "desired": (("region",), learnt.desired),
@@ -192,7 +193,7 @@ def _learnt(record: RunRecord) -> Variables:
     return found
 
 
-def _attributes(record: RunRecord) -> dict[str, Any]:
+def _attributes(record: RunRecord) -> dict[str, str | float]:
     """Return settings, versions and findings, in a form that fits NetCDF."""
     settings = thawed(record.settings)
     return {

@@ -1,8 +1,9 @@
-"""The masses of the regions and the marginal likelihood, from theta and the visits."""
+"""The masses of the regions, the marginal likelihood, and the distance between levels."""
 
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +18,8 @@ from sahmc.tilt.partition import TemperatureLadder
 from sahmc.tilt.theta import expected_frequency
 from sahmc.tilt.tilts import TemperedTilt, Tilt
 
+PAIRS = 4000
+"""The number of pairs of draws from which the rejection between two levels is estimated."""
 UNDERMINING = frozenset(
     {"round-trips", "rhat", "modes", "theta", "weights", "drift", "stuck", "precision", "symmetry", "divergences"}
     | {"improper"}
@@ -44,11 +47,7 @@ def _membership(tilt: Tilt, theta: Array, energy: Float[Array, "chain draw"]) ->
 
 
 def log_omega(record: RunRecord, log_total: float = 0.0) -> np.ndarray:
-    """Return log omega_i of every region; for a tempered tilt log Z(beta_i), where level 0 is the posterior.
-
-    ``log_total`` is the known log of the total or, for a tempered tilt, of Z(1). Regions never visited have -inf.
-    If theta was frozen, the observed visiting frequencies are used, otherwise pi_i + nu of the paper.
-    """
+    """Return log omega_i of every region; see ``Result.log_omega``."""
     must = "log_total must be a number, the known log of the total"
     require(is_number(log_total), must, log_total, "leave it out if it is not known")
     learnt = record.learnt
@@ -66,11 +65,10 @@ def log_omega(record: RunRecord, log_total: float = 0.0) -> np.ndarray:
 
 
 def log_evidence(record: RunRecord, method: str = "theta") -> Expectation:
-    """Return the log marginal likelihood and its standard error: log Z(1) - log Z(0) of a ladder up to beta = 0.
+    """Return the log marginal likelihood and its standard error; see ``Result.log_evidence``.
 
-    That end is the prior, or a reference with integral 1. ``method`` is the name of the estimator. Both numbers are nan
-    if the findings of the run invalidate them. Raise ``ValueError`` if there is no such ladder, or if theta was not
-    frozen and shared by all chains.
+    It is log Z(1) - log Z(0) of a ladder up to beta = 0, which is the prior, or a reference with integral 1. Raise
+    ``ValueError`` if there is no such ladder, or if theta was not frozen and shared by all chains.
     """
     require_known(method, ESTIMATORS, "method")
     partition = record.partition
@@ -155,3 +153,28 @@ def by_bridges(record: RunRecord) -> Expectation:
 
 ESTIMATORS = {"theta": by_theta, "bridges": by_bridges}
 """All estimators of the log evidence by name; the first one is reported."""
+
+
+def rejections(record: RunRecord) -> np.ndarray:
+    """Return the rejection probability of a swap between chains on neighbouring levels, for each pair of levels.
+
+    It is 1 - E[min(1, exp((beta_i - beta_j) (E_i - E_j)))]. If levels are close, the sum over the ladder is the barrier
+    Lambda of Syed et al. (2022). A level without draws gives nan.
+    """
+    partition = record.partition
+    require(
+        isinstance(partition, TemperatureLadder),
+        "rejections between levels need a ladder of temperatures",
+        type(record.tilt).__name__,
+        'sample with tilt="tempered", the default',
+    )
+    assert isinstance(partition, TemperatureLadder)
+    betas, energy = np.asarray(partition.betas, float), np.asarray(record.draws.energy, float)
+    at = [energy[record.draws.region == level] for level in range(len(betas))]
+    rng = np.random.default_rng(0)
+    found = np.full(len(betas) - 1, np.nan)
+    for i, (lower, upper) in enumerate(pairwise(at)):
+        if lower.size and upper.size:
+            gain = (betas[i] - betas[i + 1]) * (rng.choice(lower, PAIRS) - rng.choice(upper, PAIRS))
+            found[i] = 1 - np.exp(np.minimum(gain, 0.0)).mean()
+    return found

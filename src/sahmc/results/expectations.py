@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import numpy as np
 
-from sahmc._support.types import PositionFn
+from sahmc._support.types import Position, PositionFn
 from sahmc._support.validate import require, require_function
 from sahmc.models.positions import named
 from sahmc.results.records import RunRecord
@@ -21,7 +19,7 @@ from sahmc.tilt.importance import (
 )
 
 
-def values(record: RunRecord, fn: PositionFn | None = None) -> Any:
+def values(record: RunRecord, fn: PositionFn | None = None) -> Position:
     """Return ``fn`` of every draw as arrays (chain, draw, ...), or the draws themselves if None.
 
     It is computed for a few chains at a time, to save memory.
@@ -43,7 +41,7 @@ def values(record: RunRecord, fn: PositionFn | None = None) -> Any:
     return found
 
 
-def _try(fn: PositionFn, draws: Any) -> None:
+def _try(fn: PositionFn, draws: Position) -> None:
     """Raise ``ValueError`` if ``fn`` uses names or axes that a draw does not have."""
     one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[2:], x.dtype), draws)
     try:
@@ -64,7 +62,7 @@ def expectation(record: RunRecord, fn: PositionFn | None) -> Expectation:
     return Expectation(*(jax.tree.unflatten(tree, part) for part in zip(*parts, strict=True)))
 
 
-def effective_sample_size(record: RunRecord, fn: PositionFn | None) -> Any:
+def effective_sample_size(record: RunRecord, fn: PositionFn | None) -> Position:
     """Return the effective sample size of the posterior mean of ``fn``, in the structure that ``fn`` returns."""
     weight = record.weight
 

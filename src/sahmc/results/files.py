@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 from sahmc._support.frozen import thawed
+from sahmc._support.types import Position
 from sahmc._support.validate import as_new_file, as_path, require, require_library
 from sahmc.models.model import Labels
 from sahmc.models.positions import named
@@ -38,6 +39,8 @@ from sahmc.tilt.tilts import Tilt
 if TYPE_CHECKING:
     import xarray as xr
 
+Json = Any
+"""A value that JSON can hold."""
 FORMAT = 5
 """The version of the file layout that is written, and the only one that is read."""
 SEALED = (
@@ -45,6 +48,8 @@ SEALED = (
     *("bridge", "prior_mass"),
 )
 """The attributes that are read back."""
+WARMUP_PARTS: dict[str, type] = {"pilot": Pilot, "climb": Climb, "reference": LearntReference, "power": SearchPower}
+"""The parts of the record of a warm-up, by name; each may be None."""
 LOWEST = "mode_lowest."
 """The prefix of the names under which the lowest points of modes are stored, one for each variable."""
 
@@ -118,7 +123,7 @@ def _hollow_array(array: np.ndarray) -> np.ndarray:
 def _take_out(tree: xr.DataTree, record: RunRecord, index: tuple[np.ndarray, np.ndarray]) -> list[Streamed]:
     """Remove the hollow draws from a tree, and return how to write each; ``index`` is that of equal-weight draws."""
     chain, draw = index
-    groups: dict[str, tuple[Any, Callable[[np.ndarray, slice], np.ndarray]]] = {
+    groups: dict[str, tuple[Position, Callable[[np.ndarray, slice], np.ndarray]]] = {
         "posterior": (record.draws.values, lambda x, some: x[chain[:, some], draw[:, some]]),
         "weighted_posterior": (record.draws.values, lambda x, some: x[:, some]),
     }
@@ -139,12 +144,14 @@ def _take_out(tree: xr.DataTree, record: RunRecord, index: tuple[np.ndarray, np.
 def load(path: str | PathLike[str]) -> RunRecord:
     """Return the record that ``save`` wrote."""
     tree = _read(as_path(path, "path"))
-    about: Any = tree.attrs
+    about = tree.attrs
     settings, structure = json.loads(about["settings"]), json.loads(about["structure"])
-    learnt = _arrays(tree["sahmc"])
-    label: Any = _arrays(tree["weighted_sample_stats"]).get("mode")
-    modes = {name: learnt[f"mode_{name}"] for name in ModeAssignment._fields if f"mode_{name}" in learnt}
-    if "complete" in modes:
+    learnt = _arrays(tree.children["sahmc"])
+    modes: dict[str, Any] = {
+        name: learnt[f"mode_{name}"] for name in ModeAssignment._fields if f"mode_{name}" in learnt
+    }
+    if modes:
+        modes["label"] = tree["weighted_sample_stats"]["mode"].values
         modes["complete"] = bool(modes["complete"])
     points = {name.removeprefix(LOWEST): leaf for name, leaf in learnt.items() if name.startswith(LOWEST)}
     if points:
@@ -166,7 +173,7 @@ def load(path: str | PathLike[str]) -> RunRecord:
         tilt=_tilt(settings["tilt"], learnt),
         settings=settings,
         labels=_labels(json.loads(about["labels"]), tree),
-        modes=ModeAssignment(**modes, label=label) if modes else None,
+        modes=ModeAssignment(**modes) if modes else None,
         warmup_draws=_draws(tree, "warmup_", structure) if "warmup_posterior" in tree.children else None,
         findings=tuple(Finding(*row) for row in json.loads(about["findings"])),
         bridge=None if (bridge := json.loads(about["bridge"])) is None else tuple(bridge),
@@ -184,22 +191,25 @@ def _read(target: Path) -> xr.DataTree:
     try:
         if target.suffix == ".zarr":
             require_safe_zarr(target)
-        tree = xr.open_datatree(target, **_engine(target)).load()
+            tree = xr.open_datatree(target, engine="zarr", consolidated=False, zarr_format=3).load()
+        else:
+            tree = xr.open_datatree(target, engine="h5netcdf").load()
         tree.close()
         if target.suffix == ".zarr":
             rename(tree, unescaped)
     except Exception as error:  # damaged files raise errors of all kinds
         todo = "pass what Result.save or `sahmc sample --out` wrote"
         raise ValueError(f"{target} cannot be read as a result: {error}. To fix it, {todo}.") from error
-    written: Any = tree.attrs.get("sahmc_format")
-    require(written is not None, "a file must be what Result.save wrote", f"{target}, which is not", "save() first")
+    must = "a file must be what Result.save wrote"
+    require("sahmc_format" in tree.attrs, must, f"{target}, which is not", "save() first")
+    written = tree.attrs["sahmc_format"]
     require(
         int(written) == FORMAT,
         f"this version reads files of format {FORMAT}",
         f"{target} of format {written}",
         "read it with the version that wrote it, or sample again",
     )
-    sealed: Any = {name for name in SEALED if name in tree.attrs} == set(SEALED) and tree.attrs.get(CHECKSUM)
+    sealed = all(name in tree.attrs for name in SEALED) and tree.attrs.get(CHECKSUM)
     require(
         sealed and sealed == checksum(_sealed_groups(tree), SEALED),
         "a result must be as it was written",
@@ -214,23 +224,16 @@ def _require_engine(target: Path) -> None:
     require_library("zarr" if target.suffix == ".zarr" else "h5netcdf", "io")
 
 
-def _engine(target: Path) -> dict[str, Any]:
-    """Return the arguments with which xarray opens a file."""
-    if target.suffix == ".zarr":
-        return {"engine": "zarr", "consolidated": False, "zarr_format": 3}
-    return {"engine": "h5netcdf"}
-
-
 def _sealed_groups(tree: xr.DataTree) -> xr.DataTree:
     """Return the groups that ``save`` wrote, without any that were added since."""
     ours = json.loads(tree.attrs["groups"])
     return tree.filter(lambda node: node.path.strip("/") in ("", *ours))
 
 
-def _draws(tree: xr.DataTree, prefix: str, structure: Any) -> DrawRecord:
+def _draws(tree: xr.DataTree, prefix: str, structure: Json) -> DrawRecord:
     """Return the draws of the groups whose names begin with ``prefix``; ``structure`` comes from ``_structure``."""
-    stats = _arrays(tree[f"{prefix}sample_stats"])
-    leaves, treedef = jax.tree.flatten(_restore(structure, _arrays(tree[f"{prefix}posterior"])))
+    stats = _arrays(tree.children[f"{prefix}sample_stats"])
+    leaves, treedef = jax.tree.flatten(_restore(structure, _arrays(tree.children[f"{prefix}posterior"])))
     return DrawRecord(
         leaves=tuple(leaves),
         structure=treedef,
@@ -244,43 +247,31 @@ def _draws(tree: xr.DataTree, prefix: str, structure: Any) -> DrawRecord:
     )
 
 
-def _warmup_text(warmup: WarmupRecord) -> dict[str, Any]:
+def _warmup_text(warmup: WarmupRecord) -> dict[str, Json]:
     """Return the record of the warm-up without its arrays, in a form that fits JSON."""
     plain = {f.name: getattr(warmup, f.name) for f in dataclasses.fields(warmup) if not f.name.startswith("theta")}
-    for name in ("pilot", "climb", "reference", "power"):
+    for name in WARMUP_PARTS:
         plain[name] = None if plain[name] is None else dataclasses.asdict(plain[name])
     return thawed(plain)
 
 
-def _warmup(plain: Mapping[str, Any], learnt: Mapping[str, np.ndarray]) -> WarmupRecord:
+def _warmup(plain: Mapping[str, Json], learnt: Mapping[str, np.ndarray]) -> WarmupRecord:
     """Return the record of the warm-up, from the output of ``_warmup_text`` and its arrays."""
-    pilot, climb, reference = (plain[name] for name in ("pilot", "climb", "reference"))
-    if climb is not None:
-        climb = {**climb, **{way: tuple(Rung(**rung) for rung in climb[way]) for way in ("up", "down")}}
-    if reference is not None:
-        reference = {**reference, "down": tuple(Rung(**rung) for rung in reference["down"])}
-    return WarmupRecord(
-        **{
-            **plain,
-            "pilot": None if pilot is None else Pilot(**pilot),
-            "climb": None if climb is None else Climb(**climb),
-            "reference": None if reference is None else LearntReference(**reference),
-            "power": _power(plain.get("power")),
-            "theta_0": learnt["warmup_theta_0"],
-            "theta": learnt["warmup_theta"],
-        }
-    )
+    parts = {
+        name: None if (part := plain.get(name)) is None else kind(**{key: _held(x) for key, x in part.items()})
+        for name, kind in WARMUP_PARTS.items()
+    }
+    return WarmupRecord(**{**plain, **parts, "theta_0": learnt["warmup_theta_0"], "theta": learnt["warmup_theta"]})
 
 
-def _power(plain: Mapping[str, Any] | None) -> SearchPower | None:
-    """Return the power of the search, from plain lists."""
-    if plain is None:
-        return None
-    rows = {name: tuple(plain[name]) for name in ("widths", "log_odds")}
-    return SearchPower(**{**plain, **rows, "found": tuple(tuple(map(tuple, table)) for table in plain["found"])})
+def _held(plain: Json) -> object:
+    """Return a value of a part of the warm-up: lists become tuples, and dicts become rungs."""
+    if isinstance(plain, dict):
+        return Rung(**plain)
+    return tuple(map(_held, plain)) if isinstance(plain, list) else plain
 
 
-def _labels_text(labels: Labels) -> dict[str, Any]:
+def _labels_text(labels: Labels) -> dict[str, Json]:
     """Return dims and coords, in a form that fits JSON."""
     coords = {
         name: {
@@ -292,16 +283,19 @@ def _labels_text(labels: Labels) -> dict[str, Any]:
     return {"dims": thawed(labels.dims), "coords": coords}
 
 
-def _labels(plain: Mapping[str, Any], tree: xr.DataTree) -> Labels:
+def _labels(plain: Mapping[str, Json], tree: xr.DataTree) -> Labels:
     """Return the original dims and coords, and the data of the tree."""
     coords = {name: np.asarray(about["values"], about["dtype"]) for name, about in plain["coords"].items()}
-    data = {name: _arrays(tree[name]) if name in tree.children else {} for name in ("observed_data", "constant_data")}
+    data = {
+        name: _arrays(tree.children[name]) if name in tree.children else {}
+        for name in ("observed_data", "constant_data")
+    }
     return Labels(coords, plain["dims"], **data)
 
 
-def _arrays(group: Any) -> dict[str, Any]:
+def _arrays(group: xr.DataTree) -> dict[str, np.ndarray]:
     """Return the arrays of a group, by name."""
-    return {name: variable.values for name, variable in group.data_vars.items()}
+    return {str(name): variable.values for name, variable in group.data_vars.items()}
 
 
 def _tilt(name: str, learnt: Mapping[str, np.ndarray]) -> Tilt:
@@ -314,14 +308,14 @@ def _tilt(name: str, learnt: Mapping[str, np.ndarray]) -> Tilt:
     return kind(kind.partition_type(learnt["edges"]))
 
 
-def _structure(tree: Any) -> Any:
+def _structure(tree: Position) -> Json:
     """Return the nesting of dicts, lists and tuples in a form that fits JSON, with the names of arrays as leaves.
 
     A tree that contains anything else is described as a dict of its arrays.
     """
     names = list(tree_variables(tree))
 
-    def plain(node: Any) -> Any:
+    def plain(node: Json) -> Json:
         if isinstance(node, str):
             return node
         if type(node) is dict and all(isinstance(key, str) for key in node):
@@ -336,7 +330,7 @@ def _structure(tree: Any) -> Any:
         return {"dict": dict(zip(named(tree), names, strict=True))}
 
 
-def _restore(structure: Any, group: Any) -> Any:
+def _restore(structure: Json, group: Mapping[str, np.ndarray]) -> Position:
     """Return the tree that ``_structure`` described, with the arrays of ``group``."""
     if isinstance(structure, str):
         return np.asarray(group[structure])

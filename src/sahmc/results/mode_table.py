@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import numpy as np
 
 from sahmc._support.tables import Table, number, shortened, to_places_of
+from sahmc._support.types import Position
 from sahmc._support.words import WIDTH, counted
 from sahmc.models.positions import labels, named
-from sahmc.results.mode_moments import mode_moments, with_mass
 from sahmc.results.records import ModeAssignment, RunRecord
 from sahmc.results.relabelling import relabelled, relabelled_beside
-from sahmc.results.var_names import choose_variables
+from sahmc.results.variables import VarNames, choose_variables
+from sahmc.results.within_modes import mode_moments, with_mass
 from sahmc.tilt.importance import weighted_mean
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SHOWN_ROWS, SHOWN_QUANTITIES, HEADING = 40, 8, 24
 """The maximum numbers of printed modes, of printed quantities, and of characters in the name of a quantity."""
@@ -31,9 +35,9 @@ class Mode(NamedTuple):
     """Its posterior probability."""
     mcse: float
     """The Monte Carlo standard error of the mass."""
-    mean: Any
+    mean: Position
     """The posterior mean within it, in the structure of a position."""
-    sd: Any
+    sd: Position
     """The posterior standard deviation within it, in the same structure."""
     energy: float
     """The lowest U = -log density found in it."""
@@ -46,7 +50,7 @@ class Mode(NamedTuple):
     """
     copies: int = 1
     """The number of its symmetric copies, itself included. All other fields refer to all copies together."""
-    minimum: Any = None
+    minimum: Position | None = None
     """The point at which ``energy`` was found, in the structure of a position; None for the rest."""
 
     @property
@@ -133,7 +137,7 @@ class ModeTable(tuple[Mode, ...]):
         above, what, below = (f"<p>{text}</p>" if text else "" for text in self._notes(places))
         return self._masses().to_html() + above + what + places.to_html() + below
 
-    def to_dataframe(self) -> Any:
+    def to_dataframe(self) -> pd.DataFrame:
         """Return a pandas DataFrame with a row for each mode.
 
         Each quantity has three columns: its mean, under its own name, its standard deviation (``_sd``) and its value at
@@ -144,7 +148,9 @@ class ModeTable(tuple[Mode, ...]):
 
         rows = []
         for mode in self:
-            row: dict[str, Any] = {k: getattr(mode, k) for k in ("label", "mass", "mcse", "energy", "chains", "copies")}
+            row: dict[str, float] = {
+                k: getattr(mode, k) for k in ("label", "mass", "mcse", "energy", "chains", "copies")
+            }
             for ending, part in (("", mode.mean), ("_sd", mode.sd), ("_minimum", mode.minimum)):
                 values = [np.nan] * len(self.names) if part is None else _flat(part)
                 row.update({name + ending: x for name, x in zip(self.names, values, strict=True)})
@@ -152,7 +158,7 @@ class ModeTable(tuple[Mode, ...]):
         return pd.DataFrame(rows)
 
 
-def _flat(tree: Any) -> list[float]:
+def _flat(tree: Position) -> list[float]:
     """Return all numbers of a mean as a flat list."""
     return [float(x) for leaf in jax.tree.leaves(tree) for x in np.ravel(leaf)]
 
@@ -165,7 +171,7 @@ def _place(mean: float, sd: float, minimum: float | None) -> str:
     return f"{middle} ± {number(sd, 2)} ({lowest})"
 
 
-def mode_table(record: RunRecord, assigned: ModeAssignment, var_names: Any = None) -> ModeTable:
+def mode_table(record: RunRecord, assigned: ModeAssignment, var_names: VarNames = None) -> ModeTable:
     """Return the modes to which draws were ``assigned``, heaviest first.
 
     Modes of negligible mass, at the end, are left out. Draws in no mode form the last row, if they have mass.
@@ -203,7 +209,7 @@ def mode_table(record: RunRecord, assigned: ModeAssignment, var_names: Any = Non
     return ModeTable(map(one, rows), labels(record.draws.values, 2, record.labels), order, num - shown)
 
 
-def _structured(record: RunRecord, flat: np.ndarray) -> Any:
+def _structured(record: RunRecord, flat: np.ndarray) -> Position:
     """Return flat numbers in the structure of a draw."""
     shapes = [leaf.shape[2:] for leaf in record.draws.leaves]
     ends = np.cumsum([int(np.prod(shape)) for shape in shapes])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from types import FrameType
-from typing import Any
+from typing import NoReturn
 
 import numpy as np
 import xarray as xr
@@ -19,7 +19,7 @@ class RunTree(xr.DataTree):
 
     __slots__ = ()
 
-    def __array__(self, *_: Any, **__: Any) -> Any:
+    def __array__(self, *_: object, **__: object) -> NoReturn:
         raise ValueError(
             f"ArviZ {version('arviz')} reads an InferenceData; got an xarray.DataTree. To fix it, call "
             "to_inferencedata() in place of to_datatree(); or use arviz_stats and arviz_plots, which read both, or "
@@ -36,7 +36,7 @@ def readable(tree: xr.DataTree) -> xr.DataTree:
     return RunTree(tree.to_dataset(), children=dict(tree.children)) if old else tree
 
 
-def as_object(result: Any) -> np.ndarray:
+def as_object(result: object) -> np.ndarray:
     """Return a result as an array of one object, for NumPy; raise ``TypeError`` if ArviZ is the caller."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] not in ARVIZ:

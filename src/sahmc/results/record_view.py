@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from sahmc._support.frozen import thawed
+from sahmc._support.types import Position
 from sahmc.models.model import Labels
 from sahmc.results.findings.listing import Findings
 from sahmc.results.records import DrawRecord, ModeAssignment, RunRecord, ThetaTrace
@@ -22,7 +23,7 @@ class RecordView:
     """All data of the run."""
 
     @property
-    def draws(self) -> Any:
+    def draws(self) -> Position:
         """The weighted draws of the tilted density: positions in the user's structure, or named variables.
 
         Use ``expectation`` or ``resample`` for the posterior.

@@ -11,10 +11,14 @@ import numpy as np
 from jax.tree_util import PyTreeDef
 
 from sahmc._support.frozen import Frozen
+from sahmc._support.types import Position
 from sahmc.models.model import Labels
 from sahmc.results.warmup_record import WarmupRecord
 from sahmc.tilt.partition import EnergyPartition, TemperatureLadder
 from sahmc.tilt.tilts import TemperedTilt, Tilt
+
+Count = Any
+"""A number of events: an ``int``, or a scalar JAX array within the compiled loop."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,7 @@ class DrawRecord(Frozen):
     """The number of doublings of the trajectory; None for kernels whose trajectories do not grow."""
 
     @property
-    def values(self) -> Any:
+    def values(self) -> Position:
         """The positions or variables in the user's structure."""
         return jax.tree.unflatten(self.structure, self.leaves)
 
@@ -97,28 +101,25 @@ class ThetaRecord(Frozen):
 
 
 class Counts(NamedTuple):
-    """Counts over all chains and moves of a stage, including moves between kept draws.
+    """Counts over all chains and moves of a stage, including moves between kept draws."""
 
-    Each is an ``int``, or a scalar JAX array within the compiled loop.
-    """
-
-    gradients: Any
+    gradients: Count
     """The number of gradient evaluations."""
-    diverging: Any
+    diverging: Count
     """The number of divergences."""
-    failed: Any
+    failed: Count
     """The number of moves rejected because an implicit step did not converge or was not reversible."""
-    deepest: Any
+    deepest: Count
     """The number of trajectories that reached the maximum depth."""
-    trajectories: Any
+    trajectories: Count
     """The number of moves with a trajectory: all except jumps."""
-    jumps: Any
+    jumps: Count
     """The number of attempted jumps between known modes."""
-    jumps_accepted: Any
+    jumps_accepted: Count
     """The number of accepted jumps."""
-    cold: Any = 0
+    cold: Count = 0
     """The number of trajectories at beta = 1; all of them if the tilt has no temperatures."""
-    cold_diverging: Any = 0
+    cold_diverging: Count = 0
     """The number of divergences among these."""
 
 
@@ -163,7 +164,7 @@ class ModeAssignment(NamedTuple):
 class Rejuvenated(NamedTuple):
     """Draws after some plain transitions of a kernel, in a flat order."""
 
-    values: Any
+    values: Position
     """The positions or variables after the moves."""
     moved: np.ndarray
     """Whether each draw moved at all."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import jax
 import numpy as np
 
 from sahmc._support.frozen import thawed
+from sahmc._support.types import Position
 from sahmc._support.words import listed
 from sahmc.results.records import RunRecord
 from sahmc.symmetry.known import from_data
@@ -20,7 +21,7 @@ def known_symmetries(record: RunRecord) -> list[Symmetry]:
     return from_data(thawed(record.settings).get("symmetries", []))
 
 
-def relabelled(record: RunRecord, symmetries: Any = None) -> Any:
+def relabelled(record: RunRecord, symmetries: Sequence[Symmetry] | None = None) -> Position:
     """Return the draws with ``symmetries`` undone, in their own structure; None means the symmetries of the run."""
     symmetries = known_symmetries(record) if symmetries is None else symmetries
     values = record.draws.values
@@ -29,7 +30,7 @@ def relabelled(record: RunRecord, symmetries: Any = None) -> Any:
     return relabel(values, record.draws.log_density, record.weight, symmetries)
 
 
-def relabelled_beside(record: RunRecord, points: tuple[np.ndarray, ...]) -> tuple[Any, list[np.ndarray]]:
+def relabelled_beside(record: RunRecord, points: tuple[np.ndarray, ...]) -> tuple[Position, list[np.ndarray]]:
     """Return the draws with known symmetries undone, and ``points`` mapped to the same copy as the draws.
 
     ``points`` holds arrays (point, ...) for each leaf of a draw. They have no influence on the choice of copy.

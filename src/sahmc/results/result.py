@@ -3,32 +3,38 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, runtime_checkable
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 
+from sahmc._support.registry import public
 from sahmc._support.tables import Table
-from sahmc._support.types import PositionFn
+from sahmc._support.types import Position, PositionFn
 from sahmc._support.validate import require, require_count, require_flag, require_mapping, require_seed
 from sahmc.models.predictor import Predictor
-from sahmc.results import evidence, expectations, files, ladder, search
-from sahmc.results.coords import with_coords
+from sahmc.results import evidence, expectations, files, search
 from sahmc.results.datatree import add_relabelled, to_datatree, to_inferencedata
 from sahmc.results.mode_table import ModeTable, mode_table
-from sahmc.results.overview import as_text, overview
-from sahmc.results.plot_methods import PlotMethods
 from sahmc.results.predictions import Wanted, add_predictions
 from sahmc.results.record_view import RecordView
 from sahmc.results.records import DrawRecord, ModeAssignment, Rejuvenated, RunRecord
 from sahmc.results.relabelling import known_symmetries, relabelled
-from sahmc.results.summary import Summary, summarise
+from sahmc.results.summary import Summary, as_text, overview, summarise
+from sahmc.results.variables import Dims, VarNames, with_coords
 from sahmc.symmetry.maps import Symmetry
 from sahmc.tilt.importance import Expectation, resample_rows
+
+if TYPE_CHECKING:
+    import arviz
+    import xarray as xr
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 @runtime_checkable
@@ -46,7 +52,7 @@ class LiveRun(Protocol):
     def assign_modes(self, draws: DrawRecord) -> ModeAssignment:
         """Return the modes in the draws, for a run that did not search for any."""
 
-    def extend(self, draws: int, progressbar: bool) -> Any:
+    def extend(self, draws: int, progressbar: bool) -> Result:
         """Return the result of the same run with ``draws`` more draws per chain."""
 
     def rejuvenate(self, index: tuple[np.ndarray, ...], moves: int, seed: int) -> Rejuvenated:
@@ -61,7 +67,7 @@ TREE_GROUPS = ("posterior", "sample_stats", "observed_data", "constant_data")
 
 
 @dataclass(frozen=True, repr=False)
-class Result(RecordView, PlotMethods):
+class Result(RecordView):
     """The draws of the tilted density, and the weights that recover the posterior.
 
     The first axes of arrays are (chain, draw). ``record`` holds all data, immutable and grouped; the attributes below
@@ -72,7 +78,7 @@ class Result(RecordView, PlotMethods):
     record: RunRecord
     live: LiveRun | None = None
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[type[Result], tuple[RunRecord]]:
         """Pickle only the record."""
         return Result, (self.record,)
 
@@ -80,7 +86,7 @@ class Result(RecordView, PlotMethods):
         """Return a result with the same record, which is immutable, and the same run."""
         return Result(self.record, self.live)
 
-    def __deepcopy__(self, memo: Any) -> Result:
+    def __deepcopy__(self, memo: object) -> Result:
         """Return the same as ``__copy__``."""
         return copy(self)
 
@@ -94,14 +100,14 @@ class Result(RecordView, PlotMethods):
     __iter__ = None
     __contains__ = None
 
-    def __getitem__(self, name: Any) -> Any:
+    def __getitem__(self, name: object) -> NoReturn:
         """Raise ``TypeError``, with a hint: a result is not a dict."""
         raise TypeError(
             f"a Result is no dict; got [{name!r}]. To fix it, write result.values()[{name!r}] for the draws of the "
             f'tilted density, or result.to_datatree()["posterior"][{name!r}] for draws of equal weight.'
         )
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+    def __array__(self, dtype: object = None, copy: object = None) -> np.ndarray:
         """Return an array with this result as its one object; raise ``TypeError``, with a hint, if ArviZ is calling."""
         from sahmc.results.old_arviz import as_object
 
@@ -127,18 +133,18 @@ class Result(RecordView, PlotMethods):
         """
         return expectations.expectation(self.record, fn)
 
-    def ess(self, fn: PositionFn | None = None) -> Any:
+    def ess(self, fn: PositionFn | None = None) -> Position:
         """Return the effective sample size of ``expectation(fn)``: posterior variance over squared standard error.
 
         It accounts for both autocorrelation and weights. It has the structure that ``fn`` returns.
         """
         return expectations.effective_sample_size(self.record, fn)
 
-    def values(self, fn: PositionFn | None = None) -> Any:
+    def values(self, fn: PositionFn | None = None) -> Position:
         """Return ``fn`` of every draw as arrays (chain, draw, ...), or the draws themselves if None."""
         return expectations.values(self.record, fn)
 
-    def resample(self, n: int | None = None, seed: int = 0) -> Any:
+    def resample(self, n: int | None = None, seed: int = 0) -> Position:
         """Return ``n`` equal-weight draws of the posterior, chain by chain in time order.
 
         By default, ``n`` is the number of draws that were made. ``seed`` seeds the single random number this uses.
@@ -193,7 +199,7 @@ class Result(RecordView, PlotMethods):
         The sum is about the barrier Lambda between posterior and top. A value near 1 is a gap that chains rarely cross.
         This needs a tempered tilt.
         """
-        return ladder.rejections(self.record)
+        return evidence.rejections(self.record)
 
     def search_power(self, mass: float = 0.1, width: float = 1 / 3, place: str | None = None) -> float:
         """Return the probability that the run would have found a mode of this mass and width, had there been one.
@@ -209,7 +215,7 @@ class Result(RecordView, PlotMethods):
         """
         return search.search_power(self.record, mass, width, place)
 
-    def modes(self, var_names: Any = None) -> ModeTable:
+    def modes(self, var_names: VarNames = None) -> ModeTable:
         """Return the modes of the posterior, heaviest first; their number need not be known.
 
         The table shows the mass of each mode, the number of chains that saw it, and its mean, standard deviation and
@@ -228,7 +234,7 @@ class Result(RecordView, PlotMethods):
         """The symmetries of the variables, found by the run or given by you."""
         return tuple(known_symmetries(self.record))
 
-    def relabel(self, symmetries: Any = None) -> Any:
+    def relabel(self, symmetries: Sequence[Symmetry] | None = None) -> Position:
         """Return the draws without label switching, in the structure of ``draws``: all lie in the same copy of a mode.
 
         ``symmetries`` is a list of ``Permute`` and ``Flip``; None, the default, means the known symmetries of the run.
@@ -241,7 +247,7 @@ class Result(RecordView, PlotMethods):
         fn: PositionFn | None = None,
         prob: float = 0.94,
         *,
-        var_names: Any = None,
+        var_names: VarNames = None,
         mode: int | None = None,
     ) -> Summary:
         """Return a table of all quantities, and the findings: print it, or call ``to_dataframe()``.
@@ -256,7 +262,7 @@ class Result(RecordView, PlotMethods):
         """
         return summarise(self._with_modes("mode=", mode), fn, prob, var_names, mode)
 
-    def assign_coords(self, coords: Mapping[str, Any], dims: Mapping[str, Any] | None = None) -> Result:
+    def assign_coords(self, coords: Mapping[str, ArrayLike], dims: Dims | None = None) -> Result:
         """Return this result with names for its axes, used by tables, plots and ``to_datatree``.
 
         ``coords`` are the names along each dimension, such as ``{"county": ["Aitkin", "Anoka"]}``. ``dims`` are the
@@ -271,14 +277,14 @@ class Result(RecordView, PlotMethods):
     def to_datatree(
         self,
         *,
-        coords: Mapping[str, Any] | None = None,
-        dims: Mapping[str, Any] | None = None,
+        coords: Mapping[str, ArrayLike] | None = None,
+        dims: Dims | None = None,
         rejuvenate: int = 0,
         log_likelihood: bool = False,
         posterior_predictive: bool = False,
         prior: bool = False,
         seed: int = 0,
-    ) -> Any:
+    ) -> xr.DataTree:
         """Return an ``xarray.DataTree`` in ArviZ's schema.
 
         ``posterior``, ``sample_stats``
@@ -326,14 +332,14 @@ class Result(RecordView, PlotMethods):
     def to_inferencedata(
         self,
         *,
-        coords: Mapping[str, Any] | None = None,
-        dims: Mapping[str, Any] | None = None,
+        coords: Mapping[str, ArrayLike] | None = None,
+        dims: Dims | None = None,
         rejuvenate: int = 0,
         log_likelihood: bool = False,
         posterior_predictive: bool = False,
         prior: bool = False,
         seed: int = 0,
-    ) -> Any:
+    ) -> arviz.InferenceData:
         """Return the tree of ``to_datatree`` as an ``arviz.InferenceData``, for ArviZ before 1.0.
 
         The arguments are those of ``to_datatree``.
@@ -361,7 +367,41 @@ class Result(RecordView, PlotMethods):
         """Return the result that ``save`` wrote: the same record, but without the model it cannot make new moves."""
         return cls(files.load(path))
 
-    def _with_modes(self, what: str, mode: Any = 0) -> RunRecord:
+    def plot_overview(self, *, var_names: VarNames = None, mode: int | None = None) -> Figure:
+        """Plot six panels of the run in one figure; see ``sahmc.plot_overview``."""
+        return public("plot_overview")(self, var_names=var_names, mode=mode)
+
+    def plot_pair(
+        self, ax: Axes | None = None, *, num: int | None = None, var_names: VarNames = None, mode: int | None = None
+    ) -> Any:
+        """Plot posterior draws of pairs of quantities; see ``sahmc.plot_pair``."""
+        return public("plot_pair")(self, ax, num=num, var_names=var_names, mode=mode)
+
+    def plot_marginal(self, ax: Axes | None = None, *, var_names: VarNames = None, mode: int | None = None) -> Any:
+        """Plot the density of single quantities; see ``sahmc.plot_marginal``."""
+        return public("plot_marginal")(self, ax, var_names=var_names, mode=mode)
+
+    def plot_energy(self, ax: Axes | None = None, *, chains: int = 4, mode: int | None = None) -> Axes:
+        """Plot the energies of some chains over time; see ``sahmc.plot_energy``."""
+        return public("plot_energy")(self, ax, chains=chains, mode=mode)
+
+    def plot_visits(self, ax: Axes | None = None) -> Axes:
+        """Plot the visits to each level; see ``sahmc.plot_visits``."""
+        return public("plot_visits")(self, ax)
+
+    def plot_theta(self, ax: Axes | None = None) -> Axes:
+        """Plot the path of theta; see ``sahmc.plot_theta``."""
+        return public("plot_theta")(self, ax)
+
+    def plot_round_trips(self, ax: Axes | None = None, *, chains: int = 3) -> Axes:
+        """Plot the levels of some chains over time; see ``sahmc.plot_round_trips``."""
+        return public("plot_round_trips")(self, ax, chains=chains)
+
+    def plot_ladder(self, ax: Axes | None = None) -> Axes:
+        """Plot the location of the barrier on the ladder; see ``sahmc.plot_ladder``."""
+        return public("plot_ladder")(self, ax)
+
+    def _with_modes(self, what: str, mode: int | None = 0) -> RunRecord:
         """Return the record with its modes, searching for them now if the run did not; unchanged if ``mode`` is None.
 
         ``what`` names the caller in the error raised if a search is no longer possible.
@@ -398,7 +438,7 @@ class Result(RecordView, PlotMethods):
         return "<b>sahmc.Result</b>" + Table("", [""], list(lines), [[line] for line in lines.values()]).to_html()
 
 
-def require_result(value: Any) -> None:
+def require_result(value: object) -> None:
     """Raise ``ValueError`` unless a value is the result of a run."""
     ok, what = isinstance(value, Result), f"a {type(value).__name__}"
     todo = "pass what sahmc.sample returned, or sahmc.Result.load(path)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sahmc._support.validate import is_number, require
-from sahmc.results.findings.words import WARNING
+from sahmc.results.findings.listing import WARNING
 from sahmc.results.records import Finding, RunRecord
 from sahmc.results.warmup_record import SEARCH_PLACES
 

@@ -10,7 +10,7 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
@@ -52,20 +52,22 @@ class Streamed(NamedTuple):
         """The size of the whole variable in bytes."""
         return int(np.prod(self.shape)) * self.dtype.itemsize
 
+    @property
+    def step(self) -> int:
+        """The number of draws in a block."""
+        return max(1, BLOCK_BYTES // max(1, self.nbytes // max(1, self.shape[1])))
+
     def blocks(self) -> Iterator[tuple[slice, np.ndarray]]:
         """Yield all blocks, each with its slice of draws."""
-        draws = self.shape[1]
-        step = max(1, BLOCK_BYTES // max(1, self.nbytes // max(1, draws)))
-        for first in range(0, draws, step):
-            some = slice(first, min(draws, first + step))
+        for first in range(0, self.shape[1], self.step):
+            some = slice(first, min(self.shape[1], first + self.step))
             yield some, np.ascontiguousarray(self.block(some))
 
     @property
     def chunks(self) -> tuple[int, ...]:
         """The shape of the chunks in the file."""
         first, draws, *rest = self.shape
-        step = max(1, BLOCK_BYTES // max(1, self.nbytes // max(1, draws)))
-        return (max(1, first), max(1, min(draws, step)), *(max(1, n) for n in rest))
+        return (max(1, first), max(1, min(draws, self.step)), *(max(1, n) for n in rest))
 
 
 def write_store(tree: xr.DataTree, streamed: Sequence[Streamed], names: Sequence[str], target: Path) -> None:
@@ -159,7 +161,7 @@ def require_safe_zarr(store: Path) -> None:
         require(not strange, must, f"{path} with {', '.join(sorted(strange))}", "pass what save() wrote")
 
 
-def _codecs(about: Any) -> set[str]:
+def _codecs(about: object) -> set[str]:
     """Return the names of all codecs in the metadata of a Zarr store."""
     if isinstance(about, list):
         return set().union(*map(_codecs, about))
@@ -257,7 +259,7 @@ class _Seal:
         return hashlib.blake2b((self._about + rows).encode(), digest_size=16).hexdigest()
 
 
-def _digest_of(dims: tuple[Any, ...], values: np.ndarray) -> str:
+def _digest_of(dims: tuple[Hashable, ...], values: np.ndarray) -> str:
     """Return the digest of a variable; for draws it does not depend on the division into blocks."""
     values = np.asarray(values)
     if dims[:2] == ("chain", "draw"):
@@ -277,14 +279,20 @@ class _Patient:
         self._file = file
         self.error: OSError | None = None
 
+    def _tried(self, call: Callable[..., int | None], *args: object) -> int:
+        """Return the number that ``call`` returns; 0 if there has been an error, or is one now."""
+        if self.error is None:
+            try:
+                return call(*args) or 0
+            except OSError as error:
+                self.error = error
+        return 0
+
     def write(self, data: Any) -> int:
         """Write all data, or pretend to."""
         rest = memoryview(data).cast("B")
         while self.error is None and len(rest):  # the last write before the disk is full may be partial
-            try:
-                rest = rest[self._file.write(rest) :]
-            except OSError as error:
-                self.error = error
+            rest = rest[self._tried(self._file.write, rest) :]
         return len(data)
 
     def require_space(self) -> None:
@@ -294,20 +302,11 @@ class _Patient:
 
     def truncate(self, size: int | None = None) -> int:
         """Set the size, or pretend to."""
-        if self.error is None:
-            try:
-                return self._file.truncate(size)
-            except OSError as error:
-                self.error = error
-        return size or 0
+        return self._tried(self._file.truncate, size) or size or 0
 
     def flush(self) -> None:
         """Write buffered data, or pretend to."""
-        if self.error is None:
-            try:
-                self._file.flush()
-            except OSError as error:
-                self.error = error
+        self._tried(self._file.flush)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
@@ -325,11 +324,3 @@ def _patient(path: Path) -> Iterator[Any]:
                 raise
         if file.error is not None:
             raise file.error
-
-
-def _remove(path: Path) -> None:
-    """Remove a file or a folder, if it exists."""
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)

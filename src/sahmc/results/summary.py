@@ -1,10 +1,10 @@
-"""The summary of a result: a table of all quantities, then the findings."""
+"""The texts on a run as a whole: the overview in a few lines, and the summary with a table and the findings."""
 
 from __future__ import annotations
 
 import html
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,25 +12,99 @@ from sahmc._support.frozen import thawed
 from sahmc._support.tables import Table, digits_for, number
 from sahmc._support.types import PositionFn
 from sahmc._support.validate import is_number, require
-from sahmc._support.words import counted, wrapped
+from sahmc._support.words import counted, listed, wrapped
 from sahmc.models.positions import named, numbered
 from sahmc.results.evidence import evidence_in_words
 from sahmc.results.expectations import resample_index, values
-from sahmc.results.findings.listing import Findings
+from sahmc.results.findings.listing import ERROR, WARNING, Findings
 from sahmc.results.records import RunRecord
 from sahmc.results.relabelling import relabelled, symmetries_in_words
 from sahmc.results.search import search_in_words
-from sahmc.results.var_names import choose_variables
-from sahmc.results.within_mode import within_mode
-from sahmc.tilt.importance import by_columns, rank_rhat, resample_rows, weighted_ess, weighted_mean, weighted_variance
+from sahmc.results.variables import VarNames, choose_variables
+from sahmc.results.within_modes import with_mass, within_mode
+from sahmc.tilt.importance import (
+    by_columns,
+    kish_efficiency,
+    rank_rhat,
+    resample_rows,
+    weighted_ess,
+    weighted_mean,
+    weighted_variance,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SHOWN_ROWS = 40
 """The maximum number of printed rows; the DataFrame has all."""
 INTERVAL_DRAWS = 4000
 """The maximum number of equal-weight draws from which intervals are computed."""
+MOST_NAMED = 6
+"""The maximum number of variables or modes to list."""
+COLUMN = 14
+"""The width of the first column of the overview in characters, including the space around it."""
 
 Index = tuple[np.ndarray, np.ndarray]
 """The chains and the draw numbers of some draws."""
+
+
+def overview(record: RunRecord) -> dict[str, str]:
+    """Return the lines of the overview of a run, by topic."""
+    chains, draws = record.draws.energy.shape
+    settings, levels = record.settings, record.num_regions
+    trips = f" with {levels} regions, {counted(int(record.round_trips.sum()), 'round trip')}" if levels > 1 else ""
+    cost = f"{record.num_gradients:,} gradients, {number(settings['sampling_time'], 2)} s"
+    variables = named(record.draws.values).items()
+    shapes = [f"{name} {leaf.shape[2:]}" if leaf.ndim > 2 else name for name, leaf in variables]
+    return {
+        "draws": f"{counted(chains, 'chain')} of {counted(draws, 'draw')}, seed {thawed(settings['random_seed'])}",
+        "variables": _some(shapes),
+        "sampler": f"{settings['kernel']}, tilt {settings['tilt']}{trips}, {cost}",
+        "moves": f"acceptance {record.draws.acceptance_rate.mean():.2f}, "
+        f"{_divergences(record)}, weight efficiency {kish_efficiency(record.weight):.2f}",
+        **_modes(record),
+        "findings": _findings(record),
+    }
+
+
+def as_text(lines: dict[str, str]) -> str:
+    """Return an overview as text that fits a terminal."""
+    indent = " " * COLUMN
+    rows = [wrapped(f"  {name:<{COLUMN - 2}}{what}", indent) for name, what in lines.items()]
+    return "\n".join(["<sahmc.Result", *rows]) + ">"
+
+
+def _some(names: list[str]) -> str:
+    """Return the first few names as text, and the number of the others."""
+    more = len(names) - MOST_NAMED
+    return listed(names) if more <= 0 else f"{', '.join(names[:MOST_NAMED])} and {more} more"
+
+
+def _modes(record: RunRecord) -> dict[str, str]:
+    """Return the line on modes, if the run searched for them."""
+    if record.modes is None:
+        return {}
+    mass = record.modes.mass(record.weight)
+    told = [f"{m:.2g}" if m < 0.1 else f"{m:.2f}" for m in mass[with_mass(mass)]]
+    return {"modes": f"{len(told)}, of mass {_some(told)}" if len(told) > 1 else str(len(told))}
+
+
+def _divergences(record: RunRecord) -> str:
+    """Return the number of divergences, and how many were on hot levels, where they do not count as a finding."""
+    cold = int(record.counts.cold_diverging)
+    hot = int(record.counts.diverging) - cold
+    where = f" ({hot:,} of them on hot levels)" if cold else " (hot levels)"
+    return f"{counted(record.counts.diverging, 'divergence')}{where if hot > 0 else ''}"
+
+
+def _findings(record: RunRecord) -> str:
+    """Return the numbers of errors and warnings, and their codes."""
+    told = []
+    for severity in (ERROR, WARNING):
+        codes = [finding.code for finding in record.findings if finding.severity == severity]
+        if codes:
+            told.append(f"{counted(len(codes), severity)} ({', '.join(dict.fromkeys(codes))})")
+    return ", ".join(told) or "none"
 
 
 @dataclass(frozen=True, repr=False)
@@ -52,7 +126,7 @@ class Summary:
     symmetries: str = ""
     """A line on the symmetries that make copies of modes; empty if there are none."""
 
-    def to_dataframe(self) -> Any:
+    def to_dataframe(self) -> pd.DataFrame:
         """Return a pandas DataFrame with a row for each quantity."""
         import pandas as pd
 
@@ -74,11 +148,6 @@ class Summary:
             else:
                 cells.append(number(value, {"mcse": 2, "sd": 3}.get(name) or digits_for(value, sd)))
         return cells
-
-    @property
-    def verdict(self) -> str:
-        """A line on whether to trust the run."""
-        return self.findings.verdict
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -106,7 +175,7 @@ class Summary:
 
 
 def summarise(
-    record: RunRecord, fn: PositionFn | None, prob: float, var_names: Any = None, mode: Any = None
+    record: RunRecord, fn: PositionFn | None, prob: float, var_names: VarNames = None, mode: int | None = None
 ) -> Summary:
     """Return the summary of ``fn`` of the position, or of the position itself if None.
 
@@ -141,7 +210,7 @@ def _measure(leaf: np.ndarray, weight: np.ndarray, rows: Index, index: Index, pr
     """
     from arviz_stats.base import array_stats
 
-    def measure(columns: np.ndarray) -> tuple[Any, ...]:
+    def measure(columns: np.ndarray) -> tuple[np.ndarray, ...]:
         mean, error = weighted_mean(columns, weight)
         still = (columns == columns[:1, :1]).all(axis=(0, 1))
         found = (
@@ -159,7 +228,7 @@ def _measure(leaf: np.ndarray, weight: np.ndarray, rows: Index, index: Index, pr
     return tuple(np.ravel(x) for x in (mean, sd, hdi[..., 0], hdi[..., 1], error, ess, rhat))
 
 
-def headline(record: RunRecord, mode: Any = None) -> str:
+def headline(record: RunRecord, mode: int | None = None) -> str:
     """Return a line that describes the run, and the mode to which the summary is restricted."""
     chains, draws = record.draws.energy.shape
     settings, levels = record.settings, record.num_regions

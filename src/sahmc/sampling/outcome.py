@@ -31,12 +31,10 @@ from sahmc.models.model import Labels
 from sahmc.models.positions import Unpacker
 from sahmc.progress.display import progress
 from sahmc.progress.progress import Progress
-from sahmc.results.findings.examine import NOT_EXAMINED, errors_first, examine, failure, guarded, not_examined
-from sahmc.results.findings.improper import check_improper
+from sahmc.results.findings.density import check_improper, check_rounding, check_symmetry
+from sahmc.results.findings.examine import NOT_EXAMINED, errors_first, examine, failure, guarded
+from sahmc.results.findings.listing import ERROR
 from sahmc.results.findings.modes import missed_modes
-from sahmc.results.findings.rounding import check_rounding
-from sahmc.results.findings.symmetry import check_symmetry
-from sahmc.results.findings.words import ERROR
 from sahmc.results.records import DrawRecord, Finding, RunRecord, ThetaRecord, ThetaTrace
 from sahmc.results.result import Result
 from sahmc.symmetry.known import as_data
@@ -339,14 +337,14 @@ class Run:
             if warm.beside is not None and whole and self.ready.plan.adapt == "tune":
                 record = dataclasses.replace(record, bridge=_bridge(record, warm.beside, positions))
         except Exception as error:
-            failed = (*failed, not_examined("The evidence by bridges", error))
+            failed = (*failed, failure("The evidence by bridges could not be examined", error))
         try:
             if int(live.modes.num) and whole and not self.presses.pressed:
                 modes, now = live.find_modes(record.draws)
                 record = dataclasses.replace(record, modes=modes, num_gradients=record.num_gradients + now)
                 looked += now
         except Exception as error:
-            failed = (*failed, not_examined("The modes of the draws", error))
+            failed = (*failed, failure("The modes of the draws could not be examined", error))
         looking = time.perf_counter() - began
         return Outcome(record, live, self.presses, drawn, warm, spent, looked, number, pace, looking, failed)
 

@@ -12,7 +12,7 @@ from jaxtyping import Array, Key
 
 from sahmc._support.hosts import agreed
 from sahmc.engine.limits import Limits
-from sahmc.results.findings.words import GO_ON, WARNING
+from sahmc.results.findings.listing import GO_ON, WARNING
 from sahmc.results.precision import Precision, Shortfall
 from sahmc.results.records import Finding
 from sahmc.sampling.outcome import Outcome, Run

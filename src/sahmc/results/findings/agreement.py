@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from sahmc.results.findings.words import ERROR, WARNING
+from sahmc.results.findings.listing import ERROR, WARNING
 from sahmc.results.records import Finding, RunRecord
 from sahmc.tilt.importance import (
     kish_efficiency,

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import numpy as np
 
+from sahmc._support.types import Position
 from sahmc.results.findings.agreement import check_agreement, check_moved, check_weights
 from sahmc.results.findings.ladder import check_evidence, check_ladder, check_theta
+from sahmc.results.findings.listing import ERROR, GO_ON
 from sahmc.results.findings.modes import LEAST_MASS, check_modes, name_modes
 from sahmc.results.findings.moves import check_moves
-from sahmc.results.findings.words import ERROR, GO_ON
-from sahmc.results.quantities import choose_quantities
 from sahmc.results.records import Finding, RunRecord
 from sahmc.results.search import check_search
+from sahmc.results.variables import choose_quantities
 
 NOT_EXAMINED = Finding(
     "interrupted", ERROR, "Interrupted before it was examined: faults were not looked for.", 0.0, GO_ON
@@ -24,7 +24,7 @@ SAID = 200
 """The maximum number of characters of an exception that a finding quotes."""
 
 
-def examine(record: RunRecord, positions: Any, whole: bool = False) -> tuple[Finding, ...]:
+def examine(record: RunRecord, positions: Position, whole: bool = False) -> tuple[Finding, ...]:
     """Return the findings of a run, errors first.
 
     ``positions`` is a pytree of arrays (chain, draw, ...), compared between chains. They are ``whole`` if they
@@ -61,12 +61,7 @@ def guarded(what: str, check: Callable[[], Iterable[Finding]]) -> tuple[Finding,
     try:
         return tuple(check())
     except Exception as error:
-        return (not_examined(what, error),)
-
-
-def not_examined(what: str, error: Exception) -> Finding:
-    """Return the finding that ``what``, the beginning of a sentence, could not be examined because of ``error``."""
-    return failure(f"{what} could not be examined", error)
+        return (failure(f"{what} could not be examined", error),)
 
 
 def failure(sentence: str, error: Exception) -> Finding:

@@ -9,7 +9,7 @@ import numpy as np
 
 from sahmc._support.words import counted
 from sahmc.results.evidence import by_bridges, by_theta, knows_evidence, membership
-from sahmc.results.findings.words import ERROR, WARNING
+from sahmc.results.findings.listing import ERROR, WARNING
 from sahmc.results.records import Finding, RunRecord
 from sahmc.results.warmup_record import LEAST_RUNGS, MASS_ERROR
 from sahmc.tilt.importance import error_of_mean

@@ -6,8 +6,12 @@ import html
 from collections.abc import Iterable
 
 from sahmc._support.words import counted, wrapped
-from sahmc.results.findings.words import ERROR
 from sahmc.results.records import Finding
+
+ERROR, WARNING = "error", "warning"
+"""The severities of a finding."""
+GO_ON = "Go on with Result.extend or, from a checkpoint, with sahmc.resume."
+"""The advice for a run that was interrupted."""
 
 
 class Findings(tuple[Finding, ...]):

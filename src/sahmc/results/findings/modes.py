@@ -10,10 +10,10 @@ import numpy as np
 from sahmc._support.words import counted
 from sahmc.models.positions import labels
 from sahmc.results.expectations import resample_index
-from sahmc.results.findings.words import ERROR, WARNING
-from sahmc.results.mode_moments import mode_moments
+from sahmc.results.findings.listing import ERROR, WARNING
 from sahmc.results.records import Finding, ModeAssignment, RunRecord
 from sahmc.results.relabelling import known_symmetries
+from sahmc.results.within_modes import mode_moments
 from sahmc.symmetry.relabel import relabel
 
 LEAST_MASS = 0.01

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from sahmc._support.words import counted
-from sahmc.results.findings.words import ERROR, GO_ON, WARNING
+from sahmc.results.findings.listing import ERROR, GO_ON, WARNING
 from sahmc.results.records import Finding, RunRecord
 from sahmc.results.warmup_record import FEWEST_CHAINS
 

@@ -1,14 +1,18 @@
-"""Moments of the draws within each mode, and the quantities in which modes differ most."""
+"""The posterior within single modes: moments of the draws of each, and a record restricted to one."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
 
-from sahmc.tilt.importance import BLOCK_BYTES
+from sahmc._support.types import Position
+from sahmc._support.validate import require
+from sahmc.results.records import RunRecord
+from sahmc.tilt.importance import BLOCK_BYTES, log_normalise
 
 LEAST_SHARE = 1e-3
 """The minimum mass of a reported mode, relative to the heaviest mode."""
@@ -47,7 +51,7 @@ class ModeMoments(NamedTuple):
         return np.argsort(-apart, kind="stable")
 
 
-def mode_moments(values: Any, label: np.ndarray, weight: np.ndarray, num: int) -> ModeMoments:
+def mode_moments(values: Position, label: np.ndarray, weight: np.ndarray, num: int) -> ModeMoments:
     """Return the moments of draws within each of ``num`` modes, and of draws in no mode, with ``label`` -1.
 
     ``values`` is a pytree of arrays (chain, draw, ...); ``label`` and ``weight`` are (chain, draw).
@@ -82,3 +86,21 @@ def _moments(leaf: np.ndarray, group: np.ndarray, weight: np.ndarray, num: int) 
 
     mean = average(lambda x, at: x)
     return mean, np.sqrt(average(lambda x, at: (x - mean[at]) ** 2))
+
+
+def within_mode(record: RunRecord, mode: object) -> RunRecord:
+    """Return the record of a run with the weights of the posterior within ``mode``, the label of a mode.
+
+    Weights sum to 1 over its draws and are 0 elsewhere, so that standard errors account for moves in and out of the
+    mode. Raise ``ValueError`` for a record without modes, or without any weight in this one.
+    """
+    must = "mode must be the label of a mode with draws"
+    require(record.modes is not None, must, mode, "leave it out: this run did not look for modes")
+    assert record.modes is not None
+    label = record.modes.label
+    known = np.unique(label[record.weight > 0]).tolist()
+    listed = ", ".join(map(str, known[:20])) + (", ..." if len(known) > 20 else "")
+    ok = isinstance(mode, (int, np.integer)) and not isinstance(mode, bool) and mode in known
+    require(ok, f"{must}, which are {listed}", mode, "pass one of these, the label that modes() prints")
+    log_weight = np.where(label == mode, record.draws.log_weight, -np.inf)
+    return dataclasses.replace(record, draws=dataclasses.replace(record.draws, log_weight=log_normalise(log_weight)))
