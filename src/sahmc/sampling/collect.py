@@ -6,7 +6,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import cloudpickle
 
@@ -15,6 +15,7 @@ from sahmc._support.processes import Processes, portable
 T = TypeVar("T")
 
 
+@runtime_checkable
 class Pool(Protocol):
     """An executor: what it returns for a call has a method ``result``."""
 

@@ -9,7 +9,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 import jax
 import numpy as np
@@ -18,7 +17,7 @@ from jaxtyping import Array, Key
 from sahmc._support.forked import require_not_forked
 from sahmc._support.hosts import agreed
 from sahmc._support.program_cache import keep_programs
-from sahmc._support.validate import require, require_flag, require_function
+from sahmc._support.validate import Given, require, require_flag, require_function
 from sahmc.checkpoint.folder import open_journal, recorded, stored_arguments
 from sahmc.checkpoint.journal import Goal, Journal
 from sahmc.engine.devices import Devices, parse_devices
@@ -160,7 +159,7 @@ def make(
     *,
     checkpoint: str | Path | None = None,
     devices: object = None,
-    check: Literal["serial"] | None = None,
+    check: Given = None,
     progressbar: bool = True,
     callback: Callable[[Progress], None] | None = None,
 ) -> Result:

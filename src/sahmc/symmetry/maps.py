@@ -7,7 +7,7 @@ label switching: every mode then has copies, K! of them for K components.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, TypeGuard, TypeVar
@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sahmc._support.pytree import strategy
-from sahmc._support.validate import require
+from sahmc._support.validate import Given, require
 
 Axes = tuple[int, ...]
 """The axes along which an array is permuted, all in the same way, or the axis along which it is flipped."""
@@ -126,7 +126,7 @@ class Parted(Symmetry):
         entry itself. Default 0.
     """
 
-    names: str | Sequence[str]
+    names: Given
     axis: Any = 0
 
     def __post_init__(self) -> None:
