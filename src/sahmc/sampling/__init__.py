@@ -226,7 +226,7 @@ def resume(
         The folder that was passed to ``sample``.
     draws
         The total number of draws of each chain, an int. A shorter run is extended to it, bit for bit as if you had
-        asked for this number at first. If None, the default, the run makes its original number of draws.
+        asked for this number at first. If None, the default, the run makes the number last asked for.
     devices, check
         The devices over which chains are split, and whether to compare with one of them, as for ``sample``. They may
         differ from those of the original run, in kind and in number.

@@ -19,7 +19,7 @@ from sahmc._support.hosts import agreed
 from sahmc._support.program_cache import keep_programs
 from sahmc._support.validate import Given, require, require_flag, require_function
 from sahmc.checkpoint.folder import open_journal, recorded, stored_arguments
-from sahmc.checkpoint.journal import Goal, Journal
+from sahmc.checkpoint.journal import Goal, Journal, asked_in
 from sahmc.engine.devices import Devices, parse_devices
 from sahmc.engine.identity import identity
 from sahmc.engine.interrupts import Interrupts, interrupts
@@ -67,12 +67,18 @@ class Request:
 
     @classmethod
     def stored(cls, checkpoint: str | Path, draws: int | np.integer | None) -> tuple[Request, object]:
-        """Return the request of the run in a folder, and its seed; with ``draws``, this number and no limits."""
+        """Return the request of the run in a folder, and its seed; with ``draws``, this number and no limits.
+
+        A run that was extended since makes as many draws as were asked for last.
+        """
         stored = stored_arguments(checkpoint)
         seed = stored.pop("random_seed")
         names = [field.name for field in dataclasses.fields(Settings)]
         settings = Settings(**{name: stored.pop(name) for name in names})
         request = cls(settings=settings, **stored)
+        asked = asked_in(Path(checkpoint))
+        if draws is None and asked and request.until is None and request.limits().are_none:
+            draws = max(asked[-1].draws, settings.draws)
         if draws is not None:
             settings = dataclasses.replace(settings, draws=draws)
             request = dataclasses.replace(request, settings=settings, until=None, max_time=None, max_gradients=None)
