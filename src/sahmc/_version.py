@@ -1,3 +1,3 @@
 """The version of this library, said once."""
 
-__version__ = "0.2.0.dev1"
+__version__ = "0.2.0.dev2"

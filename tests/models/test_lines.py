@@ -55,6 +55,22 @@ def test_nothing_is_said_where_rounding_hides_the_fall():
     assert along(PROPER["three Cauchys"], 1e9) == [] and along(normal, 1e9) == []
 
 
+def test_chains_stuck_at_a_pole_do_not_make_a_density_improper():
+    """Half of Gamma(1/2) on either side of 0, seen from 1e-13 away."""
+    model = sahmc.Model(log_density=lambda x: jnp.sum(-0.5 * jnp.log(jnp.abs(x)) - jnp.abs(x)))
+    energy_fn = trace_energy(model, lambda flat: flat, jnp.zeros(3), True)
+    assert improper_along(energy_fn, 1e-13 * STARTS, np.full(3, 1e-13)).size == 0
+
+
+@pytest.mark.newest
+def test_draws_that_only_the_largest_numbers_hold_are_told():
+    """Chains fill the flat half of the line evenly, up to the last number, and agree."""
+    options = {"draws": 200, "tune": 200, "random_seed": 0, "progressbar": False}
+    with pytest.warns(UserWarning, match="improper: far out along x"):
+        result = sahmc.sample(jax.nn.log_sigmoid, jnp.array(0.0), **options)
+    assert result.findings[0].severity == "error" and np.isnan(result.log_evidence().mean)
+
+
 def test_a_separable_logistic_regression_is_told_and_has_no_evidence():
     """Its likelihood grows for ever along one direction, and nothing but a prior would hold it."""
     x = np.random.default_rng(0).normal(size=(40, 2))

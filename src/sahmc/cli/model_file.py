@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import PyTree
 
 from sahmc._support.validate import require
 
 if TYPE_CHECKING:
+    from jaxtyping import PyTree
+
     from sahmc.models.model import Model
 
 EXAMPLE = '''"""A posterior for sahmc. Run it with

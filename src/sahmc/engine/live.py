@@ -17,6 +17,7 @@ from sahmc._support.types import Position
 from sahmc.engine.move import Setup
 from sahmc.kernels.around import plain
 from sahmc.kernels.base import Kernel
+from sahmc.models.energy import FURTHEST
 from sahmc.models.lines import improper_along
 from sahmc.models.model import Labels
 from sahmc.models.positions import Unpacker, labels, named, split
@@ -33,6 +34,8 @@ DRAWS_AT_ONCE = 4096
 """The number of draws moved at once."""
 CHECKED_DRAWS = 128
 """The number of draws whose energies are recomputed with twice the digits."""
+AT_THE_WALL = 0.1
+"""The share of the largest possible coordinate that draws reach only if nothing else holds them."""
 LINES = 4
 """The number of draws from which lines go far out along each coordinate."""
 COPIED_DRAWS = 512
@@ -123,7 +126,9 @@ class Live:
         assert self.positions is not None
         points = _some(self.positions, LINES)
         scale = self.finder.scale
-        found = improper_along(self.finder.energy_fn, points, scale)
+        slow = improper_along(self.finder.energy_fn, points, scale)
+        ends = np.maximum(self.positions.max(axis=(0, 1)), -self.positions.min(axis=(0, 1)))
+        found = np.union1d(slow, np.flatnonzero(ends > AT_THE_WALL * FURTHEST))
         here = np.repeat(points[:1], 1 + len(found), axis=0)
         here[np.arange(1, len(here)), found] += scale[found]
         values = [np.reshape(leaf, (len(here), -1)) for leaf in named(self.unpack.all(here)).values()]

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sahmc._support.validate import Given
-
-if TYPE_CHECKING:  # `sahmc --help` shows the defaults, and must not wait for JAX
+if TYPE_CHECKING:  # `sahmc --help` shows the defaults, and must not wait for NumPy or JAX
     import numpy as np
 
     from sahmc._support.types import PositionFn
+    from sahmc._support.validate import Given
     from sahmc.kernels.base import Kernel
     from sahmc.tilt.gain import Gain
     from sahmc.tilt.partition import EnergyPartition, TemperatureLadder

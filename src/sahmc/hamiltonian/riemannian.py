@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from sahmc._support.pytree import static, strategy, updated
@@ -137,7 +136,7 @@ class MetricFunction(PositionMetric):
         return updated(self, function=None, traced=traced)  # the trace replaces the user's function
 
 
-def fisher_metric(residuals: PositionFn, precision: ArrayLike = 0.0) -> MetricFunction:
+def fisher_metric(residuals: PositionFn, precision: Given = 0.0) -> MetricFunction:
     """Return the metric G(x) = J'J + P, the expected Fisher information plus the precision of the prior.
 
     ``residuals`` is a function r(x) that returns the standardised residuals of the data; J is its Jacobian.

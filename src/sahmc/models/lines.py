@@ -54,10 +54,11 @@ def improper_along(energy_fn: TracedFunction, points: np.ndarray, scale: np.ndar
 
     A line goes from each of ``points`` (point, dim) along each coordinate. The integral along it is infinite if the
     density falls no faster than 1 / r. If that is so from many points, the whole integral is infinite too. ``scale`` is
-    the spread of each coordinate. Where energies are rounded too coarsely to tell, a density counts as proper.
+    the spread of each coordinate; lines go as far in units of 1 where it is smaller, since chains may be stuck at a
+    pole. Where energies are rounded too coarsely to tell, a density counts as proper.
     """
     num, dim = points.shape
-    steps = np.multiply.outer([1.0, -1.0], RADII)[:, :, None, None] * np.diag(scale)
+    steps = np.multiply.outer([1.0, -1.0], RADII)[:, :, None, None] * np.diag(np.maximum(scale, 1.0))
     ends = points[:, None, None, None] + steps  # (point, side, radius, coordinate, dim)
     ends = ends.reshape(-1, dim).astype(points.dtype)
     energy = energies_and_gradients(energy_fn, ends)[0].reshape(num, 2, len(RADII), dim)

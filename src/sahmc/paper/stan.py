@@ -14,6 +14,9 @@ import numpy as np
 
 from sahmc.paper.experiment import Book, Cell
 
+MISSING = "Stan left out: needs R with the package rstan (on Debian: apt install r-cran-rstan)"
+"""What is said where rstan is not installed."""
+
 METHOD = "Stan NUTS"
 """The name of the method in tables."""
 
@@ -62,7 +65,7 @@ def with_stan(book: Book, methods: tuple[str, ...]) -> tuple[str, ...]:
     elif has_stan():
         return (*methods, METHOD)
     else:
-        book.say("  Stan left out: needs R with the package rstan (on Debian: apt install r-cran-rstan)")
+        book.say(f"  {MISSING}")
     return methods
 
 
