@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -57,6 +58,17 @@ def test_a_weak_search_is_a_finding_and_a_strong_one_is_not(result):
     assert found.code == "search" and found.severity == "warning" and "probability 0.10 only" in found.sentence
     assert "up to ten widths from one" in found.sentence
     assert not list(check_search(with_power(result.record, 0.9, 0.9, 0.9)))
+
+
+def test_of_a_plateau_nothing_is_stated():
+    """Gradients of a uniform density are zero, so probes show nothing: a second box could be anywhere."""
+
+    def box(x):
+        return jnp.where(jnp.all(jnp.abs(x) < 1), 0.0, -jnp.inf)
+
+    with pytest.warns(UserWarning, match="flat inside the known modes"):
+        result = sahmc.sample(box, jnp.zeros(2), draws=100, tune=100, random_seed=0, progressbar=False)
+    assert np.isnan(result.search_power(0.25, 0.5)) and "cannot be estimated" in search_in_words(result.record)
 
 
 def test_places_far_away_count_where_known_modes_are_far_apart(result):

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from sahmc.models.evaluation import energies_and_gradients
 from sahmc.modes.basins import BasinMap
 from sahmc.modes.probes import Look, Pictures
 from sahmc.results.warmup_record import SEARCH_PLACES, SearchPower
@@ -24,6 +25,8 @@ LOG2_WIDTHS, FULL_DIM = np.arange(-3.0, 0.1, 0.375), 8
 """The base-2 logs of the widths of needles in up to FULL_DIM dimensions; in more, the smallest volume is the same."""
 FEWEST_NEEDLES = 8
 """The minimum number of needles that are separate modes where they are placed, for estimating the share found."""
+MOST_FLAT = 0.5
+"""The maximum share of points inside modes with a gradient of zero, for gradients to show anything."""
 LOG_ODDS = np.linspace(-7.0, 7.0, 29)
 """The log odds of the mass to try."""
 DOMINATED = 0.0
@@ -43,7 +46,11 @@ def measure_power(basins: BasinMap, looks: list[Look], seed: int) -> SearchPower
     rng, pictures = np.random.default_rng(seed), Pictures.of(basins)
     widths = needle_widths(pictures.dim)
     centres = basins.folded(np.concatenate([pictures.draw(num, place, rng) for place, num in NEEDLES.items()]))
-    base = basins.energies((centres * basins.scale).astype(basins.dtype))
+    base, gradient = energies_and_gradients(basins.energy_fn, (centres * basins.scale).astype(basins.dtype))
+    basins.spent += len(centres)
+    inside = np.isfinite(base[: NEEDLES["inside"]])
+    flat = bool((inside & (gradient[: len(inside)] == 0).all(axis=1)).sum() > MOST_FLAT * max(1, inside.sum()))
+    base = np.where(np.isnan(base), np.inf, base)
     owner = pictures.owner(centres)
     needed = np.full((len(centres), len(widths)), np.inf)
     for look in looks:
@@ -55,7 +62,7 @@ def measure_power(basins: BasinMap, looks: list[Look], seed: int) -> SearchPower
     found, ends = list[Any](), np.cumsum(list(NEEDLES.values()))[:-1]
     for both, each in zip(np.split(seen & own, ends), np.split(own, ends), strict=True):
         count = each.sum(axis=0)
-        share = np.where(count < FEWEST_NEEDLES, np.nan, np.round(both.sum(axis=0) / np.maximum(count, 1), 4))
+        share = np.where(flat | (count < FEWEST_NEEDLES), np.nan, np.round(both.sum(axis=0) / np.maximum(count, 1), 4))
         found.append(tuple(map(tuple, share.tolist())))
     return SearchPower(
         widths=tuple(widths.tolist()),
@@ -65,6 +72,7 @@ def measure_power(basins: BasinMap, looks: list[Look], seed: int) -> SearchPower
         dim=pictures.dim,
         narrowest=pictures.narrowest,
         furthest=pictures.furthest,
+        flat=flat,
     )
 
 

@@ -37,6 +37,8 @@ def search_in_words(record: RunRecord) -> str:
     power = record.warmup.power
     if power is None:
         return ""
+    if power.flat:
+        return "search for modes: the density is flat inside the known ones, so what was missed cannot be estimated"
     found, width = power.by_place(), power.needle
     near = [found[place] for place in ("inside", "near") if place in found]
     said = [f"{min(near):.2f} within ten widths of one"] if near else []
@@ -54,6 +56,16 @@ def check_search(record: RunRecord) -> Iterator[Finding]:
     """Check whether the search would have found the needle at all places where modes could be."""
     power = record.warmup.power
     if power is None:
+        return
+    if power.flat:
+        yield Finding(
+            "search",
+            WARNING,
+            "The density is flat inside the known modes, so gradients show nothing of others: what the search missed "
+            "cannot be estimated.",
+            0.0,
+            "Start chains wherever you suspect a mode.",
+        )
         return
     place, found = power.weakest
     if found < LEAST_POWER:

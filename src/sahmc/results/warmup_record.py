@@ -208,6 +208,8 @@ class SearchPower:
     """The width of the narrowest known mode, relative to the widest."""
     furthest: float = 0.0
     """The distance of the most isolated mode from its nearest neighbour, in widths of the wider one; 0 without one."""
+    flat: bool = False
+    """Whether the density is flat inside the known modes, so that gradients show nothing; the shares are then nan."""
 
     def __post_init__(self) -> None:
         if len(self.found) != len(SEARCH_PLACES) or not isinstance(self.found[0][0], tuple):
