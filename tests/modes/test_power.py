@@ -43,7 +43,8 @@ class Wide(BasinMap):
 def wide(monkeypatch):
     picture = Pictures(np.ones(DIM), np.zeros((1, DIM)), np.zeros(1), np.eye(DIM)[None], np.zeros(1))
     monkeypatch.setattr(Pictures, "of", classmethod(lambda cls, basins: picture))
-    monkeypatch.setattr(probes, "energies_and_gradients", lambda fn, points: fn.look(points))
+    for module in (power, probes):
+        monkeypatch.setattr(module, "energies_and_gradients", lambda fn, points: fn.look(points))
     monkeypatch.setattr(probes, "counting", lambda basins: np.zeros(1, int))
     return Wide()
 
