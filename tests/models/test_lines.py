@@ -66,8 +66,9 @@ def test_chains_stuck_at_a_pole_do_not_make_a_density_improper():
 def test_draws_that_only_the_largest_numbers_hold_are_told():
     """Chains fill the flat half of the line evenly, up to the last number, and agree."""
     options = {"draws": 200, "tune": 200, "random_seed": 0, "progressbar": False}
-    with pytest.warns(UserWarning, match="improper: far out along x"):
-        result = sahmc.sample(jax.nn.log_sigmoid, jnp.array(0.0), **options)
+    start = {"a": jnp.array(0.0), "b": jnp.array(0.0)}
+    with pytest.warns(UserWarning, match="improper: far out along b its"):
+        result = sahmc.sample(lambda p: -0.5 * p["a"] ** 2 + jax.nn.log_sigmoid(p["b"]), start, **options)
     assert result.findings[0].severity == "error" and np.isnan(result.log_evidence().mean)
 
 
@@ -86,3 +87,10 @@ def test_a_separable_logistic_regression_is_told_and_has_no_evidence():
         lambda p: log_density(p) - 0.5 * jnp.sum(p["slopes"] ** 2), {"slopes": jnp.zeros(2)}, **options
     )
     assert "improper" not in {finding.code for finding in with_prior.findings}
+
+
+def test_in_very_many_dimensions_no_line_is_followed():
+    model = sahmc.Model(log_density=lambda x: 0.0 * jnp.sum(x))
+    for dim, found in ((400, 400), (401, 0)):
+        energy_fn = trace_energy(model, lambda flat: flat, jnp.zeros(dim), True)
+        assert improper_along(energy_fn, np.zeros((1, dim), np.float32), np.ones(dim)).size == found

@@ -19,6 +19,7 @@ from sahmc.testing.targets import Target, mixture
 NAMES = {"hmc": "plain HMC", "sahmc": "SAHMC"}
 """The names of the samplers in the table and the figure."""
 COLOURS = {"hmc": "#c2571a", "sahmc": "#1f6f8b"}
+"""Their colours in the figure."""
 
 
 def run_demo(out: Path, seed: int) -> None:

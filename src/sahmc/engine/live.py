@@ -124,16 +124,18 @@ class Live:
         ``known`` are the labels of the variables.
         """
         assert self.positions is not None
-        points = _some(self.positions, LINES)
-        scale = self.finder.scale
-        slow = improper_along(self.finder.energy_fn, points, scale)
+        if not self.positions.size:
+            return []
+        slow = improper_along(self.finder.energy_fn, _some(self.positions, LINES), self.finder.scale)
         ends = np.maximum(self.positions.max(axis=(0, 1)), -self.positions.min(axis=(0, 1)))
         found = np.union1d(slow, np.flatnonzero(ends > AT_THE_WALL * FURTHEST))
-        here = np.repeat(points[:1], 1 + len(found), axis=0)
-        here[np.arange(1, len(here)), found] += scale[found]
-        values = [np.reshape(leaf, (len(here), -1)) for leaf in named(self.unpack.all(here)).values()]
-        moved = np.concatenate(values, axis=1) != np.concatenate([leaf[:1] for leaf in values], axis=1)
-        names = labels(self.unpack.all(here), 1, known)
+        if not len(found):
+            return []
+        steps = np.concatenate([np.zeros((1, len(ends))), np.eye(len(ends))[found]]).astype(self.positions.dtype)
+        variables = self.unpack.all(steps)  # from the origin, where a step of 1 can be told from none
+        values = np.concatenate([np.reshape(leaf, (len(steps), -1)) for leaf in named(variables).values()], axis=1)
+        moved = (values != values[:1]) & ~np.isnan(values)
+        names = labels(variables, 1, known)
         return [names[int(np.argmax(row))] for row in moved[1:]]
 
     def asymmetry(self, log_weight: np.ndarray) -> tuple[int, int]:

@@ -17,6 +17,8 @@ SLACK = 0.05
 """The nats by which the density may fall more than 1 / r between two distances, and still count as no faster."""
 DEEPEST = 40.0
 """The maximum nats from a point down to the far ends of a line, or no chain gets there: -1e10 may stand for -inf."""
+MOST_LINED = 400
+"""The largest dimension in which lines are followed; the cost is eight energies for each coordinate, or more."""
 SHARE = 0.75
 """The minimum share of the points from which a density must fall no faster than 1 / r, on either side."""
 
@@ -55,17 +57,28 @@ def improper_along(energy_fn: TracedFunction, points: np.ndarray, scale: np.ndar
     A line goes from each of ``points`` (point, dim) along each coordinate. The integral along it is infinite if the
     density falls no faster than 1 / r. If that is so from many points, the whole integral is infinite too. ``scale`` is
     the spread of each coordinate; lines go as far in units of 1 where it is smaller, since chains may be stuck at a
-    pole. Where energies are rounded too coarsely to tell, a density counts as proper.
+    pole. Where energies are rounded too coarsely to tell, a density counts as proper. None is examined in more than
+    MOST_LINED dimensions.
     """
+    if not len(points) or points.shape[1] > MOST_LINED:
+        return np.zeros(0, int)
+    dim = points.shape[1]
+    slow = np.flatnonzero(_falls_slowly(energy_fn, points[:1], scale, np.arange(dim)).any(axis=(0, 1)))
+    share = _falls_slowly(energy_fn, points, scale, slow).mean(axis=0).max(axis=0)
+    return slow[share >= SHARE]
+
+
+def _falls_slowly(energy_fn: TracedFunction, points: np.ndarray, scale: np.ndarray, along: np.ndarray) -> np.ndarray:
+    """Tell for each point, side and coordinate in ``along`` whether the density falls no faster than 1 / r there."""
     num, dim = points.shape
-    steps = np.multiply.outer([1.0, -1.0], RADII)[:, :, None, None] * np.diag(np.maximum(scale, 1.0))
-    ends = points[:, None, None, None] + steps  # (point, side, radius, coordinate, dim)
-    ends = ends.reshape(-1, dim).astype(points.dtype)
-    energy = energies_and_gradients(energy_fn, ends)[0].reshape(num, 2, len(RADII), dim)
+    steps = np.zeros((2, len(RADII), len(along), dim))
+    reach = np.multiply.outer([1.0, -1.0], RADII)[..., None] * np.maximum(scale[along], 1.0)
+    steps[:, :, np.arange(len(along)), along] = reach
+    ends = (points[:, None, None, None] + steps).reshape(-1, dim).astype(points.dtype)
+    energy = energies_and_gradients(energy_fn, ends)[0].reshape(num, 2, len(RADII), len(along))
     here = energies_and_gradients(energy_fn, points)[0]
     with np.errstate(invalid="ignore"):
         rise = np.diff(energy, axis=2) - np.diff(np.log(RADII))[:, None]
         rise += 2 * np.finfo(points.dtype).eps * np.abs(energy[:, :, 1:])  # at most, by rounding
         reached = energy[:, :, -1] - here[:, None, None] <= DEEPEST
-    slow = (np.isfinite(energy).all(axis=2) & (rise <= SLACK).all(axis=2) & reached).mean(axis=0).max(axis=0)
-    return np.flatnonzero(slow >= SHARE)
+    return np.isfinite(energy).all(axis=2) & (rise <= SLACK).all(axis=2) & reached

@@ -26,7 +26,7 @@ LOG2_WIDTHS, FULL_DIM = np.arange(-3.0, 0.1, 0.375), 8
 FEWEST_NEEDLES = 8
 """The minimum number of needles that are separate modes where they are placed, for estimating the share found."""
 MOST_FLAT = 0.5
-"""The maximum share of points inside modes with a gradient of zero, for gradients to show anything."""
+"""The maximum share of points inside modes with a slope of zero along a coordinate, for gradients to show anything."""
 LOG_ODDS = np.linspace(-7.0, 7.0, 29)
 """The log odds of the mass to try."""
 DOMINATED = 0.0
@@ -49,7 +49,8 @@ def measure_power(basins: BasinMap, looks: list[Look], seed: int) -> SearchPower
     base, gradient = energies_and_gradients(basins.energy_fn, (centres * basins.scale).astype(basins.dtype))
     basins.spent += len(centres)
     inside = np.isfinite(base[: NEEDLES["inside"]])
-    flat = bool((inside & (gradient[: len(inside)] == 0).all(axis=1)).sum() > MOST_FLAT * max(1, inside.sum()))
+    still = ((gradient[: len(inside)] == 0) & inside[:, None]).sum(axis=0)
+    flat = bool((still > MOST_FLAT * max(1, inside.sum())).any())
     base = np.where(np.isnan(base), np.inf, base)
     owner = pictures.owner(centres)
     needed = np.full((len(centres), len(widths)), np.inf)

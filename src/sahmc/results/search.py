@@ -61,8 +61,8 @@ def check_search(record: RunRecord) -> Iterator[Finding]:
         yield Finding(
             "search",
             WARNING,
-            "The density is flat inside the known modes, so gradients show nothing of others: what the search missed "
-            "cannot be estimated.",
+            "The density is flat inside the known modes, along one coordinate at least. Gradients show nothing of "
+            "other modes there: what the search missed cannot be estimated.",
             0.0,
             "Start chains wherever you suspect a mode.",
         )

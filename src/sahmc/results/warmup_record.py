@@ -209,7 +209,7 @@ class SearchPower:
     furthest: float = 0.0
     """The distance of the most isolated mode from its nearest neighbour, in widths of the wider one; 0 without one."""
     flat: bool = False
-    """Whether the density is flat inside the known modes, so that gradients show nothing; the shares are then nan."""
+    """Whether the density is flat along a coordinate inside the known modes. Gradients show nothing; shares are nan."""
 
     def __post_init__(self) -> None:
         if len(self.found) != len(SEARCH_PLACES) or not isinstance(self.found[0][0], tuple):
