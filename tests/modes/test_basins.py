@@ -143,3 +143,20 @@ def test_one_basin_stays_one_wherever_points_come_from():
         basins = BasinMap(program(log_density, 3), np.ones(3), np.dtype(np.float32))
         basins.add(rng.normal(size=(40, 3)).astype(np.float32), inner=True)
         assert len(set(basins.basin)) == 1 and not basins.inner
+
+
+def together(x):
+    """Numbers around a common mean, as close as exp(x_0): the density grows for ever as they come together."""
+    inner = -0.5 * jnp.sum(((x[2:] - x[1]) * jnp.exp(-x[0])) ** 2) - len(x[2:]) * x[0]
+    return inner + x[0] - jnp.log1p(jnp.exp(2 * x[0])) - 0.5 * x[1] ** 2 - 0.5 * jnp.sum(x[2:] ** 2)
+
+
+@pytest.mark.parametrize(("log_density", "bottom"), [(together, False), (lambda x: -0.5 * jnp.sum(x**2), True)])
+def test_a_place_on_the_way_into_a_bottomless_pit_is_no_minimum(log_density, bottom):
+    """The Hessian there is a fine one, seen from one place."""
+    rng, dim = np.random.default_rng(0), 50
+    points = np.concatenate([np.tile([-8.0, 0.0], (8, 1)), np.exp(-8.0) * rng.normal(size=(8, dim - 2))], axis=1)
+    basins = BasinMap(program(log_density, dim), np.ones(dim), np.float32)
+    basins.settle(points.astype(np.float32), 400)
+    lowest = int(basins.lowest()[0])
+    assert basins.is_sound(lowest) and basins.is_bottom(lowest) == bottom

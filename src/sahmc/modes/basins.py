@@ -231,6 +231,20 @@ class BasinMap:
             self._sound[anchor] = bool(np.median(rise) < SOUND_NATS + len(self.scale))
         return self._sound[anchor]
 
+    def is_bottom(self, anchor: int) -> bool:
+        """Tell whether a sound minimum is at an anchor, and not a place on a slope.
+
+        A density that grows for ever towards some place has no minimum there. A descent ends on the way, where its
+        curvature still promises many nats further down.
+        """
+        found = self.laplace(anchor)
+        if found is None:
+            return True
+        _, grad = energies_and_gradients(self.energy_fn, self.anchor[[anchor]].astype(self.dtype))
+        self.spent += 1
+        slope = grad[0] * self.scale
+        return self.is_sound(anchor) and bool(0.5 * slope @ found @ slope < SOUND_NATS)
+
     def log_width(self, anchor: int, widest: float = np.inf) -> float:
         """Return the log of the square root of the determinant of the inverse Hessian at an anchor.
 

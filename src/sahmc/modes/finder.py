@@ -144,8 +144,8 @@ class ModeFinder:
         displaced = basins.has_gradient and self.bulk is not None and self.bulk.outweighs(log_mass)
         if displaced and self.bulk is not None and self.bulk.together:
             kept = kept[:1]
-        sound = np.array([basins.is_sound(int(k)) for k in lowest[kept]], bool)
-        elsewhere = basins.has_gradient and self.bulk is not None and self.bulk.is_outweighed(log_mass[kept][sound])
+        refuted = basins.has_gradient and self.bulk is not None and self.bulk.is_outweighed(log_mass)
+        elsewhere = refuted and basins.is_bottom(int(lowest[kept[0]]))
         found = [basins.laplace(int(k)) for k in lowest[kept]]
         laplace = None
         if found and found[0] is not None:

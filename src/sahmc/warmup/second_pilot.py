@@ -30,8 +30,9 @@ def pilot_again(
 
     The lengths, step size and energies that the first one learnt then belong to another place. If no minimum is
     heavier, or several are, return the first pilot. Among many modes a second one would settle in a few of them, and no
-    longer show that others are missing. Return also whether there is a second one. All costs are counted. ``t_key`` is
-    the number of moves made since the first pilot began, if there were more.
+    longer show that others are missing. The first one is also returned if the second finds less mass. Return also
+    whether there is a second one. All costs are counted. ``t_key`` is the number of moves made since the first pilot
+    began, if there were more.
     """
     if not (context.plan.looks_for_modes and len(minima)) or minima.shape[1] > MOST_SCALED:
         return piloted, False
@@ -46,12 +47,16 @@ def pilot_again(
     lowest, log_mass = masses(basins)
     spent += basins.spent + len(energy)
     count = np.flatnonzero(log_mass > log_mass.max(initial=-np.inf) - NEGLIGIBLE_NATS)
-    if len(count) != 1 or not bulk.is_outweighed(log_mass):
+    anchor = int(lowest[count[0]]) if len(count) == 1 else -1
+    if anchor < 0 or not bulk.is_outweighed(log_mass) or not basins.is_bottom(anchor):
         return piloted._replace(gradients=piloted.gradients + spent), False
-    anchor = int(lowest[count[0]])
     home = piloted.state if t_key is None else piloted.state._replace(t_key=t_key)  # use no random number twice
     second = run_pilot(context, _around(context, home, basins.anchor[anchor], basins.laplace(anchor), scale))
-    return second._replace(gradients=piloted.gradients + spent + second.gradients), True
+    spent += piloted.gradients + second.gradients
+    there = Bulk.of(context.energy_fn, second.draws)
+    if there is None or there.log_mass <= bulk.log_mass:
+        return piloted._replace(gradients=spent), False
+    return second._replace(gradients=spent), True
 
 
 def _around(
