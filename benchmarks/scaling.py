@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import sahmc
+from sahmc.engine.glimpses import no_glimpses
 from sahmc.engine.loop import run_chunk
 from sahmc.engine.move import NEVER, RunState, Schedule, Setup
 from sahmc.engine.round_trips import init_round_trips
@@ -93,7 +94,8 @@ def ours(log_density, dim, chains, moves, tilt, length=LENGTH):
     setup = Setup(target.energy_fn, tilt, kernel, desired, sahmc.Gain(100), 0.8)
     zero, one = jnp.zeros((), jnp.int32), jnp.ones(len(tilt.step_scale))
     start = sahmc.init(target, jnp.zeros((chains, dim)))
-    state = RunState(start, init_step_size(one, eager=False), init_round_trips(chains), zero, zero)
+    trips, glimpses = init_round_trips(chains), no_glimpses(start.chains.position)
+    state = RunState(start, init_step_size(one, eager=False), trips, glimpses, zero, zero)
     schedule, words = Schedule(top=tilt.num_regions - 1), np.asarray(jax.random.key_data(jax.random.key(0)))
     numbers = tuple(map(np.int32, (moves, 0, NEVER)))
     return lambda: jax.block_until_ready(run_chunk(words, state, setup, schedule, *numbers, moves))
