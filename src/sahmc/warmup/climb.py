@@ -219,7 +219,7 @@ def describe_rung(
     are in units of ``scale``. ``centres_before`` are the mean positions at the rung before; None for the first rung.
     """
     late = slice(len(draws.energy) // 2, None)
-    position, energy = (some_chains(part[late]).astype(float) for part in (draws.position, draws.energy))
+    position, energy = (some_chains(np.asarray(part[late])).astype(float) for part in (draws.position, draws.energy))
     position /= scale
     inside = np.isfinite(energy)
     within = inside.any(axis=0)  # the likelihood was zero at every draw of other chains
