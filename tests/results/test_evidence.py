@@ -1,12 +1,16 @@
 """The log evidence: two estimators with known answers, and nothing but nan where the run does not support them."""
 
 import warnings
+from dataclasses import replace
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import sahmc
+from sahmc.results.evidence import by_bridges
+from sahmc.results.findings import ladder
+from sahmc.results.findings.ladder import check_evidence
 from sahmc.testing import EVIDENCE
 from sahmc.tilt.bridge import bridge_levels, bridge_to_reference
 
@@ -138,3 +142,17 @@ def test_estimators_are_known_by_name():
     result = sampled(EVIDENCE["half-normal"](), draws=20, tune=20)
     with pytest.raises(ValueError, match="method must be one of"):
         result.log_evidence("mbar")
+
+
+def test_some_chains_show_whether_estimates_agree(monkeypatch):
+    """Of many chains only some are compared; they tell a theta that is far off from one that is right."""
+    record, sizes = sampled(EVIDENCE["half-normal"](), chains=64).record, []
+    off = np.where(np.arange(record.learnt.theta.size) == 0, 2.0, 0.0)
+    wrong = replace(record, learnt=replace(record.learnt, theta=record.learnt.theta + off))
+    monkeypatch.setattr(ladder, "by_bridges", lambda some: sizes.append(some.draws.energy.shape) or by_bridges(some))
+    (whole,) = check_evidence(wrong)
+    monkeypatch.setattr(ladder, "MOST_COMPARED", 16 * record.draws.energy.shape[1])
+    assert list(check_evidence(record)) == []
+    (found,) = check_evidence(wrong)
+    assert found.code == "evidence" and abs(found.number - whole.number) < 0.1 < whole.number
+    assert [chains for chains, _ in sizes] == [64, 16, 16]

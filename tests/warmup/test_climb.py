@@ -5,8 +5,11 @@ import numpy as np
 import pytest
 
 import sahmc
+from sahmc._support import thinning
+from sahmc.testing import eight_modes
 from sahmc.testing.targets import student_mixture, two_widths
 from sahmc.tilt.importance import weighted_mean
+from sahmc.warmup import climb
 
 
 @pytest.mark.parametrize("tune", [100, 1000])
@@ -55,3 +58,22 @@ def test_what_looks_like_running_away_may_be_a_wider_mode():
     result = sahmc.sample(log_density, jnp.zeros(8), random_seed=3, progressbar=False)
     wide = weighted_mean((np.abs(result.draws).max(axis=-1) > 0.3)[..., None].astype(float), result.weight)
     assert result.warmup.climb.ran_away and abs(wide.mean[0] - 0.7) < 4 * wide.mcse[0] and wide.mcse[0] < 0.02
+
+
+def test_some_chains_teach_what_all_would(monkeypatch):
+    """The warm-up examines a bounded number of chains; without it, work on the host would grow with their number."""
+    target = eight_modes(3)
+    start, seen, compare = jnp.asarray(target.start, jnp.float32), [], climb._largest_correlation
+    monkeypatch.setattr(climb, "_largest_correlation", lambda one, two: seen.append(len(one)) or compare(one, two))
+    runs = []
+    for most in (thinning.MOST_CHAINS, 24):
+        monkeypatch.setattr(thinning, "MOST_CHAINS", most)
+        seen.clear()
+        runs.append(sahmc.sample(target.log_density, start, chains=96, draws=60, tune=150, random_seed=0))
+        found = runs[-1].expectation(target.indicators)
+        assert (np.abs(found.mean - target.masses) < 4 * found.mcse).all() and found.mcse.max() < 0.03
+        assert seen and max(seen) == min(most, 96)
+    whole, some = (run.warmup for run in runs)
+    assert some.pilot.mean_energy == pytest.approx(whole.pilot.mean_energy, abs=0.3)
+    assert some.pilot.step_size == pytest.approx(whole.pilot.step_size, rel=0.1) and some.num_modes == whole.num_modes
+    assert [rung.beta for rung in some.climb.down] == pytest.approx([rung.beta for rung in whole.climb.down], rel=0.1)

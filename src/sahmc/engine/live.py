@@ -127,7 +127,8 @@ class Live:
         if not self.positions.size:
             return []
         slow = improper_along(self.finder.energy_fn, _some(self.positions, LINES), self.finder.scale)
-        ends = np.maximum(self.positions.max(axis=(0, 1)), -self.positions.min(axis=(0, 1)))
+        highest, lowest = self.positions.max(axis=1), self.positions.min(axis=1)
+        ends = np.maximum(highest.max(axis=0), -lowest.min(axis=0))
         found = np.union1d(slow, np.flatnonzero(ends > AT_THE_WALL * FURTHEST))
         if not len(found):
             return []

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sahmc._support.thinning import some_chains
 from sahmc._support.traced import TracedFunction
 from sahmc.models.evaluation import energies_and_gradients
 from sahmc.modes.curvature import LAPLACE_DIM
@@ -38,6 +39,7 @@ class Bulk:
     @classmethod
     def of(cls, energy_fn: TracedFunction, draws: np.ndarray) -> Bulk | None:
         """Return the bulk of draws (draw, chain, dim); None if there are too few draws or too many dimensions."""
+        draws = some_chains(draws)
         num, chains, dim = draws.shape
         if dim > LAPLACE_DIM or num < 2 or num * chains < 4 * dim or not np.isfinite(draws).all():
             return None

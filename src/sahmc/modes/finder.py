@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sahmc._support.thinning import some_chains
 from sahmc._support.traced import TracedFunction
 from sahmc.modes.basins import BARRIER_NATS, BasinMap
 from sahmc.modes.bulk import Bulk
@@ -324,7 +325,7 @@ def _expected(basins: BasinMap, log_width: np.ndarray, mass: np.ndarray) -> np.n
 
 def _remembered(draws: np.ndarray) -> np.ndarray:
     """Return draws (draw, chain, dim) as (draw, dim), chain after chain, thinned evenly if there is no room for all."""
-    flat, most = np.swapaxes(draws, 0, 1).reshape(-1, draws.shape[-1]), _room(draws)
+    flat, most = np.swapaxes(some_chains(draws), 0, 1).reshape(-1, draws.shape[-1]), _room(draws)
     return flat[np.linspace(0, len(flat) - 1, most).astype(int)] if len(flat) > most else flat
 
 
@@ -337,7 +338,7 @@ def spread_within(draws: np.ndarray) -> np.ndarray:
     """Return the standard deviation of each coordinate within chains of draws (draw, chain, dim); 1 if none moved."""
     if not len(draws):
         return np.ones(draws.shape[-1])
-    spread = np.sqrt(draws.astype(float).var(axis=0).mean(axis=0))
+    spread = np.sqrt(some_chains(draws).astype(float).var(axis=0).mean(axis=0))
     return np.where(spread > 0, spread, 1.0)
 
 

@@ -18,9 +18,9 @@ from sahmc.results.warmup_record import SEARCH_PLACES, SearchPower
 
 NEEDLES = dict(zip(SEARCH_PLACES, (60, 80, 60), strict=True))
 """The number of needles at each kind of place."""
-AT_ONCE = 2048
-"""The number of probes whose distances to all needles are held in memory at once: few, so that a core's cache holds
-them."""
+PRODUCTS, FEWEST_AT_ONCE = 2**18, 64
+"""The number of products in a matrix of distances between needles and probes: few, so that a core's cache holds them
+and no other core has to help. The second is the minimum number of probes in it."""
 LOG2_WIDTHS, FULL_DIM = np.arange(-3.0, 0.1, 0.375), 8
 """The base-2 logs of the widths of needles in up to FULL_DIM dimensions; in more, the smallest volume is the same."""
 FEWEST_NEEDLES = 8
@@ -114,12 +114,16 @@ def _nearest(
     one, two = (((part - minimum) @ whiten.T).astype(np.float32) for part in (centres, look.position))
     found, least = np.zeros((len(narrow), len(one)), int), np.full((len(narrow), len(one)), np.inf, np.float32)
     length, rows = np.sum(one**2, axis=1)[:, None], np.arange(len(one))
-    for i in range(0, len(two), AT_ONCE):
-        some, height = two[i : i + AT_ONCE], energy[i : i + AT_ONCE]
+    step = max(FEWEST_AT_ONCE, PRODUCTS // max(1, one.size))
+    room = np.empty((len(one), step), np.float32)
+    for i in range(0, len(two), step):
+        some, height = two[i : i + step], energy[i : i + step]
+        score = room[:, : len(some)]
         square = np.maximum(length + np.sum(some**2, axis=1) - 2 * one @ some.T, 0.0)
         for j, scale in enumerate(narrow.astype(np.float32)):
-            score = square * scale - height
+            np.subtract(np.multiply(square, scale, out=score), height, out=score)
             best = np.argmin(score, axis=1)
-            lower = score[rows, best] < least[j]
-            found[j, lower], least[j, lower] = best[lower] + i, score[rows, best][lower]
+            lowest = score[rows, best]
+            lower = lowest < least[j]
+            found[j, lower], least[j, lower] = best[lower] + i, lowest[lower]
     return found

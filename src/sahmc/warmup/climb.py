@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sahmc._support.thinning import some_chains
 from sahmc.engine.move import Draw, RunState
 from sahmc.hamiltonian.spread import LadderSpread
 from sahmc.kernels.base import Kernel
@@ -46,7 +47,7 @@ class ClimbOutcome(NamedTuple):
     draws: np.ndarray
     """The draws at beta = 1 after cooling, (draw, chain, dim)."""
     hot: np.ndarray
-    """The points (point, dim) that chains reached at all temperatures, including those far above the top."""
+    """The points (point, dim) that some chains reached at all temperatures, including those far above the top."""
     gradients: int
     """The gradients spent."""
 
@@ -61,7 +62,7 @@ class Visit(NamedTuple):
     draws: Draw
     """The draws, arrays (draw, chain, ...)."""
     centres: np.ndarray
-    """The mean position of each chain, (chain, dim), in units of the spread at beta = 1."""
+    """The mean position of each chain that is examined, (chain, dim), in units of the spread at beta = 1."""
     gradients: int
     """The gradients spent."""
 
@@ -154,7 +155,7 @@ def run_climb(
     up_rungs, down_rungs = (tuple(visit.rung for visit in way) for way in (ascent.visits, down))
     spent = ascent.gradients + scouted + sum(visit.gradients for visit in down)
     climb = Climb(up_rungs, down_rungs, ascent.ran_away, ascent.slow, count)
-    ends = [np.asarray(visit.draws.position[-1]) for visit in (*ascent.visits, *ascent.away, *down)]
+    ends = [some_chains(visit.draws.position[-1:])[0] for visit in (*ascent.visits, *ascent.away, *down)]
     hot = np.concatenate([*ends, scouts])
     hot = hot[(np.abs(hot / scale) < FURTHEST).all(axis=1)]
     return ClimbOutcome(climb, last.state, late, hot, spent)
@@ -173,7 +174,7 @@ def _scout(climber: Climber, ascent: Ascent, moves: int) -> tuple[np.ndarray, in
         for beta in (1 / hot for hot in SCOUTED if 1 / hot < last.rung.beta):
             last = climber.visit(last.state, beta, last, moves)
             spent += last.gradients
-            seen.append(np.asarray(last.draws.position[-1]))
+            seen.append(some_chains(last.draws.position[-1:])[0])
     return np.concatenate(seen) if seen else np.empty((0, climber.scale.size)), spent
 
 
@@ -214,11 +215,12 @@ def describe_rung(
 ) -> tuple[Rung, np.ndarray]:
     """Return the rung that the second half of draws (draw, chain, ...) shows, and the mean position of each chain.
 
-    The draws were made with ``beta`` and ``step_size``. Lengths are in units of ``scale``. ``centres_before`` are the
-    mean positions at the rung before; None for the first rung.
+    Where there are many chains, only some are examined. The draws were made with ``beta`` and ``step_size``. Lengths
+    are in units of ``scale``. ``centres_before`` are the mean positions at the rung before; None for the first rung.
     """
     late = slice(len(draws.energy) // 2, None)
-    position, energy = draws.position[late].astype(float) / scale, np.asarray(draws.energy[late], float)
+    position, energy = (some_chains(np.asarray(part[late])).astype(float) for part in (draws.position, draws.energy))
+    position /= scale
     inside = np.isfinite(energy)
     within = inside.any(axis=0)  # the likelihood was zero at every draw of other chains
     by_chain = np.where(within, np.where(inside, energy, 0.0).sum(axis=0) / np.maximum(1, inside.sum(axis=0)), np.inf)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool
 
+from sahmc._support.thinning import some_chains
 from sahmc.engine.move import RunState
 from sahmc.modes.bulk import Bulk
 from sahmc.modes.finder import DESCENTS, FarLook, Found, ModeFinder
@@ -87,7 +88,7 @@ def explore(context: WarmupContext, piloted: PilotOutcome, shown: np.ndarray | N
     astray, searched = int(lost.sum()), None
     if plan.looks_for_modes:
         finder = replace(finder, bulk=Bulk.of(context.energy_fn, piloted.draws))
-        back = done.draws[:, ~lost]
+        back = some_chains(done.draws[:, ~lost])
         near = np.concatenate([piloted.draws[-1], back[-1], done.hot])
         hot = np.random.default_rng(len(done.hot)).permutation(done.hot)[: HOT_BATCHES * DESCENTS]
         hot = hot if shown is None else np.concatenate([shown.astype(hot.dtype), hot])

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from sahmc._support.thinning import some_chains
 from sahmc.engine.move import Draw, RunState
 from sahmc.hamiltonian.spread import LadderSpread, Spread
 from sahmc.kernels.base import Kernel
@@ -60,7 +61,7 @@ class PilotOutcome(NamedTuple):
     state: RunState
     """The chains at the end of the moves at beta = 1."""
     draws: np.ndarray
-    """The draws at beta = 1, (draw, chain, dim)."""
+    """The draws at beta = 1, (draw, chain, dim), of some of the chains."""
     gradients: int
     """The gradients spent."""
     at_prior: RunState | None = None
@@ -142,7 +143,7 @@ def run_pilot(context: WarmupContext, state: RunState) -> PilotOutcome:
     settled = _settle(context, state, num)
     learnt, kernel, second, spent = settled.learnt, settled.kernel, settled.moves, settled.gradients
     step = second.step_size
-    late = jax.tree.map(lambda x: x[:, ~settled.high], _late(second.draws))
+    late = jax.tree.map(lambda x: some_chains(x[:, ~settled.high]), _late(second.draws))
     energy = np.asarray(late.energy)[:, _in_low_modes(late)]
     size, mean_energy = effective_dim(dim, energy), float(energy.mean(dtype=float))
     # no step is accepted where a density is flat
@@ -216,7 +217,7 @@ def _settle(context: WarmupContext, state: RunState, num: int) -> Settled:
         rescued = rescue(context, made.state, learnt.variance, energies, may_fall=False)
         state, stranded = rescued.state, max(stranded, learnt.stranded, rescued.stranded)
         spent += learnt.gradients + made.gradients + rescued.gradients
-        if repeat == MOST_REPEATS or not are_on_their_way(made.draws.position[:, ~rescued.high]):
+        if repeat == MOST_REPEATS or not are_on_their_way(some_chains(made.draws.position[:, ~rescued.high])):
             break
     return Settled(learnt, kernel, made, state, rescued.high, stranded, spent)
 
@@ -254,7 +255,7 @@ def _learn_spread(context: WarmupContext, state: RunState, num: int) -> Learnt:
         state, stranded, step = rescued.state, max(stranded, rescued.stranded), made.step_size
         spent += made.gradients + rescued.gradients
         if given.uses_spread:
-            late, grads = _late(made.draws).position[:, ~rescued.high], None
+            late, grads = some_chains(_late(made.draws).position[:, ~rescued.high]), None
             if given.uses_gradient and i + 1 < len(windows):
                 grads, cost = some_gradients(context, late)
                 spent += cost
@@ -288,7 +289,7 @@ def _at_prior(
         made = run_at_temperature(context, "pilot", state, kernel, 0.0, step, num, eager=i == 0)
         state, step, spent = made.state, made.step_size, spent + made.gradients
         if by_level and i + 1 < len(windows):
-            variance = _spread(context, _late(made.draws).position, variance).variance()
+            variance = _spread(context, some_chains(_late(made.draws).position), variance).variance()
             kernel, step = kernel.with_variances(variance), len(variance) ** -0.25
     return AtPrior(made, variance, spent)
 

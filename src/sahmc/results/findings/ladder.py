@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
+from sahmc._support.thinning import some_of
 from sahmc._support.words import counted
 from sahmc.results.evidence import by_bridges, by_theta, knows_evidence, membership
 from sahmc.results.findings.listing import ERROR, WARNING
@@ -34,6 +36,8 @@ FEWEST_TRIPS = 5
 """The minimum number of round trips for the evidence to be known, unless the ladder is short."""
 EVIDENCE_GAP, EVIDENCE_ERRORS = 0.05, 4.0
 """The tolerated difference between two estimates of the log evidence: nats, plus a multiple of the standard error."""
+MOST_COMPARED = 2**18
+"""The largest number of draws from which these two estimates are made; of more chains, some are chosen."""
 SHORT_LADDER = 0.3
 """The minimum overlap of the ends of a ladder at which it counts as short, with no distance to travel."""
 LOW_TOP = 3.0
@@ -194,7 +198,8 @@ def check_evidence(record: RunRecord) -> Iterator[Finding]:
     if not knows_evidence(record):
         return
     trips = int(record.round_trips.sum())
-    one, two = by_theta(record), by_bridges(record)
+    some = _some_chains(record)
+    one, two = by_theta(some), by_bridges(some)
     gap, noise = abs(float(one.mean - two.mean)), float(np.hypot(one.mcse, two.mcse))
     what = ""
     if trips < FEWEST_TRIPS and not _short_ladder(record):
@@ -208,6 +213,16 @@ def check_evidence(record: RunRecord) -> Iterator[Finding]:
     if what:
         words = f"The log evidence is not known: {what}{'' if several else '. The draws do not need it'}."
         yield Finding("evidence", ERROR if several else WARNING, words, gap, todo)
+
+
+def _some_chains(record: RunRecord) -> RunRecord:
+    """Return the record with the energies and regions of some chains alone, of about MOST_COMPARED draws in all."""
+    draws = record.draws
+    chains, num = draws.energy.shape
+    some = some_of(chains, max(1, MOST_COMPARED // num))
+    if len(some) == chains:
+        return record
+    return replace(record, draws=replace(draws, energy=draws.energy[some], region=draws.region[some]))
 
 
 def _several_modes(record: RunRecord) -> bool:
