@@ -23,10 +23,8 @@ FAR_CHANCE, FAR_FACTOR = 1e-6, 1.5
 far."""
 SORT_BYTES = 2**25
 """The largest number of bytes of draws that are kept or examined at once."""
-SORTED_BYTES, SORTED_AT_ONCE, SORTED_OF_EACH = 2**22, 2048, 256
-"""The largest number of bytes of draws that one thread sorts at once, and the largest number of draws where modes are
-few; where they are many, it is the last number for each mode. With few draws, matrix products do not wait for other
-threads."""
+SORTED_BYTES = 2**22
+"""The largest number of bytes of draws that one thread sorts at once. With far fewer, threads wait for each other."""
 MOST_SORTED = 2**17
 """The largest number of draws that are sorted again and again while some descend. If a run has more, some of them
 show how to sort all the others."""
@@ -59,8 +57,7 @@ class Assigned(NamedTuple):
 def sort_draws(found: Gaussians, draws: np.ndarray) -> Likeliest:
     """Return the likeliest modes of ``draws`` (chain, draw, dim), chain after chain."""
     chains, num, dim = draws.shape
-    modes = len(found.count)
-    size = max(1, min(SORTED_BYTES // (8 * (dim + modes)), max(SORTED_AT_ONCE, SORTED_OF_EACH * modes)))
+    size = max(1, SORTED_BYTES // (8 * (dim + len(found.count))))
     wide, long = min(size, chains), max(1, size // chains)
 
     def sort(chain: int, first: int) -> list[np.ndarray]:
