@@ -27,7 +27,8 @@ ROLL_STEPS = 25
 """The number of descent steps after which the stopping rule is checked."""
 SOUNDINGS, SOUND_NATS = 8, 10.0
 """The test that a minimum is more than a pit. The first is the number of points tested half a width away, the second
-the largest median rise in nats there, plus one for each dimension."""
+the largest median rise in nats there, plus one for each dimension. It is also the most that a step of Newton's method
+may gain from a minimum."""
 INNER_NATS, INNER_SQUARE = 6.0, 25.0
 """The test for a narrow basin inside a wide one, without a barrier between them. The first is the minimum difference of
 the logs of their volumes: a chain finds the narrow one as seldom as it would cross a barrier of that height. The second
@@ -234,8 +235,8 @@ class BasinMap:
     def is_bottom(self, anchor: int) -> bool:
         """Tell whether a sound minimum is at an anchor, and not a place on a slope.
 
-        A density that grows for ever towards some place has no minimum there. A descent ends on the way, where its
-        curvature still promises many nats further down.
+        A density that is unbounded at some place has no minimum there. A descent ends on the way, or was cut short,
+        where the slope and the curvature still promise more than SOUND_NATS further down.
         """
         found = self.laplace(anchor)
         if found is None:
