@@ -5,6 +5,7 @@ import numpy as np
 from plans import at_starts
 
 from sahmc.models.model import Model
+from sahmc.warmup import second_pilot
 from sahmc.warmup.pilot import run_pilot
 from sahmc.warmup.second_pilot import pilot_again
 
@@ -48,3 +49,12 @@ def test_not_among_several_modes_nor_where_no_minimum_is_heavier():
     context, first = piloted(lambda x: plateau(0)(x) - jnp.where(jnp.sum((x - 3.0) ** 2) < 1e-3, 70.0, 0.0))
     assert not pilot_again(context, first, minima(0))[1]  # the mode is deeper by ten nats, but has far less mass
     assert not pilot_again(context, first, np.zeros((0, 2), np.float32))[1]
+
+
+def test_a_second_one_that_finds_less_mass_does_not_count(monkeypatch):
+    """As where chains stay stuck at the minimum."""
+    context, first = piloted(plateau(0))
+    stuck = first._replace(draws=1e-3 * first.draws, gradients=7)
+    monkeypatch.setattr(second_pilot, "run_pilot", lambda *_: stuck)
+    same, again = pilot_again(context, first, minima(0))
+    assert not again and same.draws is first.draws and same.gradients > first.gradients + stuck.gradients

@@ -82,7 +82,8 @@ def sample_mixture(
 
     ``centres`` are (mode, dim), ``covariances`` (mode, dim, dim). The first ``burn`` of all ``iterations`` are Stan's
     warm-up. The compiled program stays in ``folder``. Return the draws after the warm-up, (chain, draw, dim), and the
-    costs: of a chain with its warm-up the median of the seconds and the mean of the leapfrog steps, and the version.
+    costs. These are Stan's version and, for a chain with its warm-up, the median of the seconds and the mean of the
+    leapfrog steps.
     """
     given = dict(
         K=len(centres),
