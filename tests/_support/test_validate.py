@@ -80,6 +80,7 @@ BAD = {
     "length": (dict(kernel=lambda: sahmc.HMC(0.1, 0)), "num_integration_steps must"),
     "lengths": (dict(kernel=lambda: sahmc.HMC(0.1, (5, 2))), "pair"),
     "jitter": (dict(kernel=lambda: sahmc.HMC(0.1, 3, jitter=1.0)), "jitter"),
+    "small steps": (dict(kernel=lambda: sahmc.HMC(small_steps=1.0)), "small_steps"),
     "seed": (dict(random_seed="zero"), "random_seed"),
     "negative seed": (dict(random_seed=-1), "random_seed"),
     "beta zero, no prior": (

@@ -142,7 +142,7 @@ def test_on_the_command_line(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(stan, "_compiled", lambda model, data: StandIn())
     program, data = tmp_path / "model.stan", tmp_path / "data.json"
     program.write_text("parameters { real mu; }")
-    short = ["--draws", "20", "--tune", "60", "--chains", "4", "--tilt", "none", "--seed", "0", "--quiet"]
+    short = ["--draws", "400", "--tune", "200", "--chains", "4", "--tilt", "none", "--seed", "0", "--quiet"]
     assert main(["sample", str(program), "--data", str(data), *short]) == 2
     assert "JSON file that exists" in capsys.readouterr().err
     data.write_text("{}")

@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -52,27 +51,6 @@ AWAY = draws_of(np.full(DIM, 5.0), 0.2)
 def test_draws_and_minima_are_weighed_against_each_other(log_density, draws, displaced, elsewhere):
     seen = found(log_density, draws)
     assert (seen.displaced, seen.elsewhere) == (displaced, elsewhere)
-
-
-def schools(x):
-    """Group means around a common mean, as close as exp(x_0): the density grows for ever as they come together."""
-    log_sd, mean, means = x[0], x[1], x[2:]
-    prior = log_sd - jnp.log1p(jnp.exp(2 * log_sd) / 25) - 0.5 * (mean / 5) ** 2
-    inner = -0.5 * jnp.sum(((means - mean) * jnp.exp(-log_sd)) ** 2) - len(means) * log_sd
-    return prior + inner - 0.5 * jnp.sum(((means - 5) / 12) ** 2)
-
-
-def test_a_bottomless_pit_does_not_refute_the_draws():
-    """Far down its curvature is nothing but rounding, so no mass can be told from it."""
-    with jax.enable_x64(True):
-        rng = np.random.default_rng(0)
-        log_sd, mean = 1 + 0.5 * rng.normal(size=(60, 8, 1)), 5 + rng.normal(size=(60, 8, 1))
-        draws = np.concatenate([log_sd, mean, mean + np.exp(log_sd) * rng.normal(size=(60, 8, DIM - 2))], axis=-1)
-        fn = trace_energy(Model(log_density=schools), lambda flat: flat, jnp.zeros(DIM), True)
-        finder = dataclasses.replace(ModeFinder.of(fn, draws), bulk=Bulk.of(fn, draws))
-        pit = np.append(-31.0, np.full(DIM - 1, 7.385))
-        seen = finder.find(pit[None], no_modes(DIM, np.float64))
-    assert not seen.elsewhere
 
 
 def test_the_mass_is_that_of_a_gaussian():

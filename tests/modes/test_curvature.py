@@ -2,9 +2,11 @@
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from sahmc.models.energy import trace_energy
 from sahmc.models.model import Model
+from sahmc.modes import curvature
 from sahmc.modes.curvature import correlated_covariance, laplace_covariance, nat_lengths
 
 
@@ -34,6 +36,14 @@ def test_the_covariance_is_that_of_a_gaussian():
     assert np.allclose(
         laplace_covariance(fn, np.zeros(3, np.float32), unit)[0], factor @ factor.T, rtol=0.02, atol=0.01
     )
+
+
+@pytest.mark.parametrize("entry", [np.inf, np.nan, 1e308])
+def test_a_hessian_that_overflows_tells_nothing(entry, monkeypatch):
+    """Eigenvalues of huge entries are infinite, or are not found at all: a run once ended there."""
+    monkeypatch.setattr(curvature, "curvature", lambda *_: np.full((6, 6), entry))
+    fn = program(lambda x: -0.5 * jnp.sum(x**2), 6)
+    assert np.array_equal(laplace_covariance(fn, np.zeros(6, np.float32), np.ones(6))[0], np.eye(6))
 
 
 def test_a_saddle_has_the_usual_width():

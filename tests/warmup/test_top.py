@@ -136,4 +136,4 @@ def test_a_core_in_the_middle_of_a_wide_mode_needs_the_reference(looked, monkeyp
     if looked:
         assert abs(mass.mean - 0.5) < 4 * mass.mcse and result.warmup.reference is not None
     else:
-        assert mass.mean < 0.01
+        assert mass.mean < 0.5 - 4 * mass.mcse

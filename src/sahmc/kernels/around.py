@@ -44,6 +44,10 @@ class Around(Kernel):
         """Return this kernel with all open settings of ``kernel`` filled in."""
         return updated(self, kernel=self.kernel.tuned(step_size, spread))
 
+    def with_small_steps(self, share: float) -> Kernel:
+        """Return this kernel with this share of moves with smaller steps in ``kernel``."""
+        return updated(self, kernel=self.kernel.with_small_steps(share))
+
 
 def plain(kernel: Kernel) -> Kernel:
     """Return the innermost kernel, without its wrappers."""

@@ -128,6 +128,10 @@ class Kernel(ABC):
         """Return this kernel with a dense metric, if it can have one; ``covariance`` is that of the position."""
         return self
 
+    def with_small_steps(self, share: float) -> Kernel:
+        """Return this kernel with this share of moves with smaller steps, if it makes such moves."""
+        return self
+
     def with_variances(self, variances: np.ndarray) -> Kernel:
         """Return this kernel with these variances in its metric, if that is diagonal and was left open.
 

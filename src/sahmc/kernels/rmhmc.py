@@ -38,6 +38,8 @@ class RMHMC(HMC):
     """The metric: a function of a position, "softabs" or a ``PositionMetric``; stored as the last of these."""
     integrator: Given = converted(_generalised_leapfrog, default_factory=GeneralisedLeapfrog)
     """A ``GeneralisedLeapfrog``."""
+    small_steps: Given = 0.0
+    """As for ``HMC``, but 0 by default: the metric shortens steps where that is needed."""
     name: ClassVar[str] = "rmhmc"
 
     def bound(self, unravel: Unravel, example: Float[Array, " dim"]) -> RMHMC:

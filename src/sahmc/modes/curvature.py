@@ -39,17 +39,29 @@ def laplace_covariance(energy_fn: TracedFunction, point: np.ndarray, scale: np.n
     energy does rise.
     """
     curve, cost = curvature(energy_fn, point, scale), 2 * len(point)
-    if not np.isfinite(curve).all():
+    spectrum = _spectrum(curve)
+    if spectrum is None:
         return np.eye(len(point)), cost
-    value, vector = np.linalg.eigh(curve)
-    if value[0] < WIDEST**-2:
+    if spectrum[0][0] < WIDEST**-2:
         lengths, spent = _lengths_from(energy_fn, point, scale)
         cost += spent
         if (lengths > WIDEST).any():
             curve, cost = curvature(energy_fn, point, scale * lengths), cost + 2 * len(point)
-            found = _inverse(*np.linalg.eigh(curve)) if np.isfinite(curve).all() else np.eye(len(point))
+            spectrum = _spectrum(curve)
+            found = np.eye(len(point)) if spectrum is None else _inverse(*spectrum)
             return found * lengths * lengths[:, None], cost
-    return _inverse(value, vector), cost
+    return _inverse(*spectrum), cost
+
+
+def _spectrum(curve: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the eigenvalues and eigenvectors of a Hessian; None if its entries are infinite, or too large for them."""
+    if not np.isfinite(curve).all():
+        return None
+    try:
+        value, vector = np.linalg.eigh(curve)
+    except np.linalg.LinAlgError:
+        return None
+    return (value, vector) if np.isfinite(value).all() and np.isfinite(vector).all() else None
 
 
 def _inverse(value: np.ndarray, vector: np.ndarray) -> np.ndarray:

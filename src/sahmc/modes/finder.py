@@ -71,7 +71,8 @@ class Found(NamedTuple):
     displaced: bool
     """Whether the draws of the pilot hold far more mass than the surroundings of any minimum, as in a funnel."""
     elsewhere: bool
-    """Whether they hold far less mass than the surroundings of some minimum, so that they are not posterior draws."""
+    """Whether they seem to hold far less mass than the surroundings of some minimum. Then they are not posterior draws,
+    unless the density is unbounded there."""
     unlike: np.ndarray
     """The points (point, dim) at the bottom of basins whose energy the fold seems to change."""
 
@@ -145,8 +146,8 @@ class ModeFinder:
         displaced = basins.has_gradient and self.bulk is not None and self.bulk.outweighs(log_mass)
         if displaced and self.bulk is not None and self.bulk.together:
             kept = kept[:1]
-        refuted = basins.has_gradient and self.bulk is not None and self.bulk.is_outweighed(log_mass)
-        elsewhere = refuted and basins.is_bottom(int(lowest[kept[0]]))
+        elsewhere = basins.has_gradient and self.bulk is not None and self.bulk.is_outweighed(log_mass)
+        elsewhere = elsewhere and basins.is_bottom(int(lowest[kept[0]]))
         found = [basins.laplace(int(k)) for k in lowest[kept]]
         laplace = None
         if found and found[0] is not None:

@@ -17,6 +17,7 @@ from sahmc.engine.round_trips import init_round_trips
 from sahmc.engine.stage import StageResult
 from sahmc.engine.step_size import init_step_size
 from sahmc.kernels.base import Kernel
+from sahmc.kernels.hmc import HMC
 from sahmc.kernels.jump import Jump
 from sahmc.modes.finder import ModeFinder, lowest_draws, posterior_draws
 from sahmc.modes.modes import Modes
@@ -235,3 +236,10 @@ def favour_posterior(state: RunState, setup: Setup, plan: Plan, easy: bool) -> t
     shift = np.log(np.asarray(desired) / np.asarray(setup.desired))
     theta = theta._replace(theta=placed(np.asarray(theta.theta) - shift))
     return state._replace(sahmc=state.sahmc._replace(theta=theta)), replace(setup, desired=desired)
+
+
+def with_small_steps(setup: Setup, given: Kernel) -> Setup:
+    """Return the setup for drawing, with the small steps that the user's kernel ``given`` asks for."""
+    if not isinstance(given, HMC):
+        return setup
+    return replace(setup, kernel=setup.kernel.with_small_steps(given.small_steps))

@@ -61,6 +61,10 @@ class Landscape(NamedTuple):
     astray: int = 0
     """The number of lost chains that are too high for any mode; the others are merely in negligible modes."""
 
+    def trusting_draws(self) -> Landscape:
+        """Return these findings for draws of the pilot that no minimum refutes."""
+        return self if self.found is None else self._replace(found=self.found._replace(elsewhere=False))
+
     def after(self, first: Landscape) -> Landscape:
         """Return these findings with the cost of an earlier exploration added."""
         return self._replace(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -23,40 +23,53 @@ MOST_MINIMA = 96
 """The largest number of minima that are compared, lowest first."""
 
 
-def pilot_again(
-    context: WarmupContext, piloted: PilotOutcome, minima: np.ndarray, t_key: Any = None
-) -> tuple[PilotOutcome, bool]:
+class SecondPilot(NamedTuple):
+    """The outcome of the question whether the pilot must be run again."""
+
+    piloted: PilotOutcome
+    """The pilot to go on with; all costs are counted in it."""
+    again: bool
+    """Whether it is a second one."""
+    heavier: bool
+    """Whether some minimum may be heavier than the draws; True where that could not be measured.
+
+    A place where the density is unbounded is no minimum.
+    """
+
+
+def pilot_again(context: WarmupContext, piloted: PilotOutcome, minima: np.ndarray, t_key: Any = None) -> SecondPilot:
     """Return a second pilot run, if one of ``minima`` (point, dim) has far more mass than the first pilot saw.
 
     The lengths, step size and energies that the first one learnt then belong to another place. If no minimum is
     heavier, or several are, return the first pilot. Among many modes a second one would settle in a few of them, and no
-    longer show that others are missing. The first one is also returned if the second finds less mass. Return also
-    whether there is a second one. All costs are counted. ``t_key`` is the number of moves made since the first pilot
-    began, if there were more.
+    longer show that others are missing. The first one is also returned if the second finds less mass. ``t_key`` is the
+    number of moves made since the first pilot began, if there were more.
     """
     if not (context.plan.looks_for_modes and len(minima)) or minima.shape[1] > MOST_SCALED:
-        return piloted, False
+        return SecondPilot(piloted, False, True)
     bulk = Bulk.of(context.energy_fn, piloted.draws)
     if bulk is None:
-        return piloted, False
+        return SecondPilot(piloted, False, True)
     energy, _ = energies_and_gradients(context.energy_fn, minima)
     minima = minima[np.argsort(energy, kind="stable")[:MOST_MINIMA]]
     scale, spent = nat_lengths(context.energy_fn, minima[0])  # the pilot's lengths may be far too long here
     basins = BasinMap(context.energy_fn, scale, minima.dtype, context.fold)
     basins.settle(minima, START_STEPS)
     lowest, log_mass = masses(basins)
+    while bulk.is_outweighed(log_mass) and not basins.is_bottom(int(lowest[np.argmax(log_mass)])):
+        log_mass[np.argmax(log_mass)] = -np.inf
+    heavier = bulk.is_outweighed(log_mass)
     spent += basins.spent + len(energy)
-    count = np.flatnonzero(log_mass > log_mass.max(initial=-np.inf) - NEGLIGIBLE_NATS)
-    anchor = int(lowest[count[0]]) if len(count) == 1 else -1
-    if anchor < 0 or not bulk.is_outweighed(log_mass) or not basins.is_bottom(anchor):
-        return piloted._replace(gradients=piloted.gradients + spent), False
+    if not heavier or (log_mass > log_mass.max() - NEGLIGIBLE_NATS).sum() > 1:
+        return SecondPilot(piloted._replace(gradients=piloted.gradients + spent), False, heavier)
+    anchor = int(lowest[np.argmax(log_mass)])
     home = piloted.state if t_key is None else piloted.state._replace(t_key=t_key)  # use no random number twice
     second = run_pilot(context, _around(context, home, basins.anchor[anchor], basins.laplace(anchor), scale))
     spent += piloted.gradients + second.gradients
     there = Bulk.of(context.energy_fn, second.draws)
     if there is None or there.log_mass <= bulk.log_mass:
-        return piloted._replace(gradients=spent), False
-    return second._replace(gradients=spent), True
+        return SecondPilot(piloted._replace(gradients=spent), False, there is None)
+    return SecondPilot(second._replace(gradients=spent), True, True)
 
 
 def _around(

@@ -20,7 +20,7 @@ from sahmc.modes.reference import refer
 from sahmc.results.warmup_record import WarmupRecord
 from sahmc.tilt.theta import desired_frequencies
 from sahmc.tilt.tilts import TemperedTilt
-from sahmc.warmup.adapt import POSTERIOR_SHARE, adapt, begin_adaptation, favour_posterior, freeze
+from sahmc.warmup.adapt import POSTERIOR_SHARE, adapt, begin_adaptation, favour_posterior, freeze, with_small_steps
 from sahmc.warmup.reference import Beside
 from sahmc.warmup.tempered import WarmupContext
 from sahmc.warmup.warmup import WarmedUp
@@ -100,9 +100,10 @@ def may_serve(known: Known, plan: Plan) -> bool:
 
 
 def warm_start(context: WarmupContext, state: RunState, earlier: Known, save: bool) -> WarmedUp:
-    """Look for modes and learn theta and step sizes, starting from an earlier warm-up; all else is taken from it.
+    """Look for modes and learn theta and step sizes, starting from an earlier warm-up.
 
-    ``state`` holds the chains at their starts, and ``save`` says whether to keep the draws of the adaptation.
+    All else is taken from it, except the share of small steps. ``state`` holds the chains at their starts, and ``save``
+    says whether to keep the draws of the adaptation.
     """
     tilt, kernel = earlier.tilt, earlier.kernel
     plan = replace(context.plan, moves=kernel.moves, has_prior=context.plan.has_prior or kernel.reference is not None)
@@ -110,7 +111,7 @@ def warm_start(context: WarmupContext, state: RunState, earlier: Known, save: bo
     finder = ModeFinder(context.energy_fn, earlier.scale, earlier.draws, earlier.stage)
     position = np.asarray(state.sahmc.chains.position)
     found = finder.find(position, earlier.modes, FarLook(position, plan.search_batches, plan.probes))
-    kernel = updated(kernel, modes=found.jumps)
+    kernel = updated(kernel, kernel=kernel.kernel.with_small_steps(0.0), modes=found.jumps)
 
     energy_fn = context.energy_fn if kernel.reference is None else refer(context.energy_fn, kernel.reference)
     _, there = evaluate_starts(energy_fn, state.sahmc.chains.position)
@@ -139,7 +140,7 @@ def warm_start(context: WarmupContext, state: RunState, earlier: Known, save: bo
     return WarmedUp.after(
         adapted,
         runner=runner,
-        setup=setup,
+        setup=with_small_steps(setup, plan.kernel),
         state=state,
         record=record,
         beside=_looked_at(context, earlier.beside),

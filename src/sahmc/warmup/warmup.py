@@ -24,7 +24,15 @@ from sahmc.symmetry.group import Group
 from sahmc.symmetry.known import Symmetries
 from sahmc.tilt.theta import desired_frequencies
 from sahmc.tilt.tilts import TemperedTilt, Tilt
-from sahmc.warmup.adapt import Adapted, adapt, begin_adaptation, favour_posterior, freeze, without_ladder
+from sahmc.warmup.adapt import (
+    Adapted,
+    adapt,
+    begin_adaptation,
+    favour_posterior,
+    freeze,
+    with_small_steps,
+    without_ladder,
+)
 from sahmc.warmup.explore import Landscape, explore
 from sahmc.warmup.ladder import Ladder, build_ladder, level_steps, starting_theta
 from sahmc.warmup.pilot import PilotOutcome, mixing, run_pilot
@@ -93,18 +101,22 @@ class WarmedUp(NamedTuple):
 def warm_up(context: WarmupContext, state: RunState, save: bool = False, shown: np.ndarray | None = None) -> WarmedUp:
     """Run all stages; each hands a new kernel, ladder or theta to the next.
 
-    ``state`` holds the chains at their starts, and ``save`` says whether to keep the draws of the adaptation. ``shown``
+    Steps are small only while drawing: chains that learn would creep into pits that others are then led to. ``state``
+    holds the chains at their starts, and ``save`` says whether to keep the draws of the adaptation. ``shown``
     are points (point, dim) at minima that an earlier run found, or to which the starts lead.
     """
-    dtype = state.sahmc.chains.position.dtype
+    dtype, given = state.sahmc.chains.position.dtype, context.plan.kernel
+    context = replace(context, plan=replace(context.plan, kernel=given.with_small_steps(0.0)))
     piloted = run_pilot(context, state)
     if shown is not None:
-        piloted, _ = pilot_again(context, piloted, shown)
+        piloted = pilot_again(context, piloted, shown).piloted
     explored = explore(context, piloted, shown)
     if explored.found is not None and explored.found.elsewhere:
-        piloted, again = pilot_again(context, piloted, explored.found.minima, explored.state.t_key)
+        piloted, again, heavier = pilot_again(context, piloted, explored.found.minima, explored.state.t_key)
         if again:
             explored = explore(context, piloted, explored.found.minima).after(explored)
+        elif not heavier:
+            explored = explored.trusting_draws()
     context = replace(context, fold=None if explored.quotient is None else explored.quotient.fold)
     top = choose_top(context, piloted, explored)
     context, plan, pilot, found, kernel = top.context, top.context.plan, top.pilot, top.found, top.kernel
@@ -142,7 +154,7 @@ def warm_up(context: WarmupContext, state: RunState, save: bool = False, shown: 
     return WarmedUp.after(
         adapted,
         runner=runner,
-        setup=setup,
+        setup=with_small_steps(setup, given),
         state=state,
         record=record,
         beside=beside,
