@@ -8,7 +8,7 @@ import pytest
 from sahmc.models.energy import trace_energy
 from sahmc.models.model import Model
 from sahmc.modes import finder as mode_finder
-from sahmc.modes.finder import ModeFinder, lowest_draws
+from sahmc.modes.finder import DESCENTS, FarLook, ModeFinder, lowest_draws
 from sahmc.modes.modes import no_modes
 from sahmc.results.warmup_record import SearchPower
 
@@ -127,6 +127,20 @@ def test_probes_go_on_where_the_search_is_weakest(monkeypatch):
 
         monkeypatch.setattr(mode_finder, "look_around", look)
         monkeypatch.setattr(mode_finder, "measure_power", measure)
-        far = mode_finder.FarLook(draws[0], 1, 100)
+        far = FarLook(draws[0], 1, 100)
         ModeFinder.of(program(lambda x: -0.5 * x @ x), draws).find(draws[-1], no_modes(2, np.float32), far)
         assert places == [None, "far", "far"][: len(stated)]
+
+
+@pytest.mark.parametrize(("depth", "goes_on"), [(0.0, False), (30.0, True)])
+def test_more_points_descend_where_hardly_any_reach_a_mode(depth, goes_on):
+    """One deep well among hundreds of high ones; without these, the first points all reach it."""
+
+    def log_density(x):
+        return 60.0 * jnp.exp(-0.5 * jnp.sum((x / 0.02) ** 2)) - 0.001 * x @ x - depth * jnp.sum(jnp.sin(20 * x) ** 2)
+
+    rng = np.random.default_rng(0)
+    draws, hot = (width * rng.normal(size=(600, 2)).astype(np.float32) for width in (0.003, 1.0))
+    finder = ModeFinder.of(program(log_density), draws.reshape(75, 8, 2))
+    power = finder.find(draws[:8], no_modes(2, np.float32), FarLook(hot, 1, 0, np.zeros((40, 2)))).power
+    assert (power.descents > 3 * DESCENTS) == power.rugged == goes_on

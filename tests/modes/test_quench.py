@@ -5,7 +5,7 @@ import numpy as np
 
 from sahmc.models.energy import trace_energy
 from sahmc.models.model import Model
-from sahmc.modes.quench import quench
+from sahmc.modes.quench import quench, quench_all
 
 
 def program(log_density, dim):
@@ -32,3 +32,12 @@ def test_walls_and_bends_are_survived():
     end, energy, at_rest, _ = (np.asarray(part) for part in quench(fn, start, np.ones(2, np.float32), 300))
     assert (end[0] == start[0]).all() and energy[0] == np.inf and not at_rest[0]
     assert at_rest[1:].all() and np.allclose(end[1:], 1.0, atol=0.05)
+
+
+def test_a_minimum_narrower_than_the_precision_is_one():
+    """Steps of 32 bits are a third of its width. No step leads down, and no slope is small enough to be at rest."""
+    width = 3e-6
+    fn = program(lambda x: -133.0 - 0.5 * jnp.sum(((x - 8.1281611) / width) ** 2), 2)
+    starts = (8.128161 + np.linspace(0, 3 * width, 4, dtype=np.float32)[:, None] * np.ones(2)).astype(np.float32)
+    ends, _, at_rest, cost = quench_all(fn, starts, np.full(2, width, np.float32), 1000)
+    assert at_rest.all() and np.abs(ends - 8.1281611).max() < width and cost < 400

@@ -97,3 +97,11 @@ def test_interpolation_is_between_neighbours():
     assert power.at(0.5, 0.5**1.5) == pytest.approx(0.3) and power.at(0.5, 0.5, "inside") == 1.0
     assert power.at(0.999, 1.0) == pytest.approx(1.0) and power.at(0.5, 0.1) == 0.0
     assert np.isnan(power.at(0.5, 1.5))  # not measured
+
+
+def test_modes_that_descents_hardly_reach_are_a_finding(result):
+    """A search that reached no mode three times may have missed others; a few descents show nothing."""
+    (found,) = check_search(with_power(result.record, 0.9, 0.9, 0.9, descents=600, arrivals=1))
+    assert found.code == "search" and "reached more than 1 time from outside, by 600 descents" in found.sentence
+    for descents, arrivals in ((600, 3), (20, 1)):
+        assert not list(check_search(with_power(result.record, 0.9, 0.9, 0.9, descents=descents, arrivals=arrivals)))

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from plans import at_starts
 
+from sahmc.engine.start import evaluate_starts
 from sahmc.models.model import Model
 from sahmc.warmup import second_pilot
 from sahmc.warmup.pilot import run_pilot
@@ -40,6 +41,18 @@ def test_it_begins_in_the_one_mode_with_far_more_mass():
     assert heavier and again and second.gradients > first.gradients
     assert np.abs(first.draws).max() < 8 and np.abs(second.draws - 3.0).max() < 10 * NARROW
     assert 0.5 * NARROW < second.draws.std(axis=(0, 1)).max() < 2 * NARROW
+
+
+def test_one_chain_that_came_further_down_than_all_others_counts():
+    """The minima that are passed lead nowhere; only that chain shows where the posterior is."""
+    context, first = piloted(plateau(0))
+    assert not pilot_again(context, first, np.zeros((1, 2), np.float32)).again
+    places = np.asarray(first.state.sahmc.chains.position).copy()
+    places[3] = minima(0)
+    chains = evaluate_starts(context.energy_fn, jnp.asarray(places))[1].chains
+    ahead = first._replace(state=first.state._replace(sahmc=first.state.sahmc._replace(chains=chains)))
+    second, again, _ = pilot_again(context, ahead, np.zeros((1, 2), np.float32))
+    assert again and np.abs(second.draws - 3.0).max() < 10 * NARROW
 
 
 def test_not_among_several_modes_nor_where_no_minimum_is_heavier():

@@ -14,6 +14,7 @@ import numpy as np
 from sahmc._support.validate import require
 from sahmc.modes.basins import BasinMap
 from sahmc.modes.descent import DESCENTS_AT_ONCE
+from sahmc.results.warmup_record import FEWEST_ARRIVALS
 
 WIDTHS = 2.0 ** np.arange(1, 11)
 """The widths at which points are drawn around a mode, in units of the spread within it."""
@@ -23,9 +24,6 @@ QUENCH_STEPS = 100
 """The largest number of downhill steps of a point."""
 FEWEST_BATCHES = 3
 """The minimum number of consecutive batches that must find nothing new."""
-FEWEST_ARRIVALS = 3
-"""The minimum number of points from outside its own basin that must reach each mode. If some modes were reached only
-once, others may have been missed."""
 LEAST_NEW = 0.01
 """The minimum share of the mass in newly found modes for them to matter."""
 WIDEST, MOST_MEASURED = 1e4, 512
@@ -47,16 +45,30 @@ class Discovery:
         """The number of points from outside its own basin that reached each mode, by its lowest anchor."""
         self.tried = [np.zeros((0, len(basins.scale)))]
         """The points that descended, (point, dim)."""
+        self.descents = 0
+        """The number of points, from wherever they were, that came to rest."""
         self.complete = False
         """Whether further modes are unlikely to be found."""
         self.still_new = False
         """Whether the last batch, unless it was the only one, found modes with more than LEAST_NEW of the mass."""
 
-    def look(self, points: np.ndarray) -> None:
-        """Let points (point, dim) descend, from wherever they are."""
-        if len(points):
-            self.tried.append(points)
-            self._count(self.basins.settle(points, QUENCH_STEPS), np.full(len(points), -1))
+    def look(self, points: np.ndarray, at_minima: bool = False) -> None:
+        """Let points (point, dim) descend, from wherever they are.
+
+        Points ``at_minima`` show where these are, but not how hard they are to reach.
+        """
+        if not len(points):
+            return
+        self.tried.append(points)
+        label = self.basins.settle(points, QUENCH_STEPS)
+        if not at_minima:
+            self.descents += int((label >= 0).sum())
+            self._count(label, np.full(len(points), -1))
+
+    @property
+    def reached(self) -> int:
+        """The number of arrivals at the mode with most of them."""
+        return max(self.arrivals.values(), default=0)
 
     def search(self, most: int) -> None:
         """Draw up to ``most`` batches of points around the known modes, and stop early if nothing new turns up.

@@ -21,13 +21,15 @@ from sahmc.modes.probes import Look, look_around
 from sahmc.modes.rounding import rounded_by
 from sahmc.modes.sorting import SORT_BYTES, assign_draws, far_away, sort_draws
 from sahmc.results.records import ModeAssignment
-from sahmc.results.warmup_record import SearchPower
+from sahmc.results.warmup_record import FEWEST_ARRIVALS, SearchPower
 from sahmc.symmetry.fold import Fold
 from sahmc.tilt.importance import log_normalise, systematic_resample
 
 DESCENTS, CHOSEN_DESCENTS, DESCENT_STEPS = DESCENTS_AT_ONCE, 32, 100
 """The number of points in the first batch of descents, the largest number of them that are chosen, and the most steps
 they take."""
+HOT_BATCHES = 2
+"""The number of batches of points from anywhere that descend before it is asked whether they reach known modes."""
 FEWEST_OTHERS = 16
 """The minimum number of randomly chosen draws that descend."""
 FEW_INNER = 8
@@ -81,11 +83,13 @@ class FarLook(NamedTuple):
     """The settings of the search for modes far from the known ones."""
 
     hot: np.ndarray
-    """The points (point, dim), from anywhere, that descend first."""
+    """Points (point, dim), from anywhere. Some of them descend first, and more if hardly any of these reach a mode."""
     batches: int
     """The largest number of batches of points that are drawn far from all modes and descend."""
     probes: int
     """The number of points that are examined with one gradient each."""
+    shown: np.ndarray | None = None
+    """Points (point, dim) that are known to be at minima."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +151,6 @@ class ModeFinder:
         if displaced and self.bulk is not None and self.bulk.together:
             kept = kept[:1]
         elsewhere = basins.has_gradient and self.bulk is not None and self.bulk.is_outweighed(log_mass)
-        elsewhere = elsewhere and basins.is_bottom(int(lowest[kept[0]]))
         found = [basins.laplace(int(k)) for k in lowest[kept]]
         laplace = None
         if found and found[0] is not None:
@@ -179,7 +182,12 @@ class ModeFinder:
 
     def _look_far(self, basins: BasinMap, search: Discovery, far: FarLook) -> SearchPower:
         """Search far from all modes, add the findings to ``basins``, and return the power of the search."""
-        search.look(far.hot)
+        if far.shown is not None:
+            search.look(far.shown.astype(self.draws.dtype), at_minima=True)
+        for i in range(0, len(far.hot), HOT_BATCHES * DESCENTS):
+            search.look(far.hot[i : i + HOT_BATCHES * DESCENTS])
+            if search.reached >= FEWEST_ARRIVALS:
+                break
         search.search(far.batches)
         looks, place = list[Look](), None
         for more in range(1 + MORE_PROBES):
@@ -193,7 +201,7 @@ class ModeFinder:
             place, found = power.weakest
             if not HOPELESS < found < ENOUGH_POWER:
                 break
-        return power
+        return replace(power, descents=search.descents, arrivals=search.reached)
 
     @property
     def _seed(self) -> int:

@@ -106,6 +106,7 @@ def quench(
         learns = better & (product > 1e-8 * _norm(step) * _norm(change))
         failures = jnp.where(better, 0, now.failures + 1)
         forget = failures >= MOST_FAILURES
+        rounded = jnp.all(position == now.position, axis=1)  # by the precision, no step leads further down
         weight = _push(now.weight, 1 / jnp.where(learns, product, 1.0), learns)
         after = Quenched(
             position=jnp.where(better[:, None], position, now.position),
@@ -116,7 +117,7 @@ def quench(
             weight=jnp.where(forget[:, None], 0.0, weight),
             length=jnp.where(better, 1.0, now.length * SHRINK),
             failures=jnp.where(forget, 0, failures),
-            at_rest=now.at_rest | ((fall < AT_REST) & ~uphill) | (_norm(now.grad) < 1e-2 * AT_REST),
+            at_rest=now.at_rest | rounded | ((fall < AT_REST) & ~uphill) | (_norm(now.grad) < 1e-2 * AT_REST),
             seen=now.seen,
             height=now.height,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sahmc._support.validate import is_number, require
+from sahmc._support.words import counted
 from sahmc.results.findings.listing import WARNING
 from sahmc.results.records import Finding, RunRecord
 from sahmc.results.warmup_record import SEARCH_PLACES
@@ -67,6 +68,15 @@ def check_search(record: RunRecord) -> Iterator[Finding]:
             "Start chains wherever you suspect a mode.",
         )
         return
+    if power.rugged:
+        yield Finding(
+            "search",
+            WARNING,
+            f"No known mode was reached more than {counted(power.arrivals, 'time')} from outside, by "
+            f"{power.descents} descents from hot points: minima are many, and a deeper one may have been missed.",
+            power.arrivals / power.descents,
+            "Raise tune, or start chains wherever you suspect a mode.",
+        )
     place, found = power.weakest
     if found < LEAST_POWER:
         yield Finding(

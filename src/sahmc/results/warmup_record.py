@@ -177,6 +177,9 @@ class LearntReference:
         return f"{shape}; {self.overlap:.0%} of its draws would do for draws of the posterior"
 
 
+FEWEST_ARRIVALS, FEWEST_DESCENTS = 3, 64
+"""The minimum number of descents from elsewhere that must reach a mode. If some modes were reached only once, others
+may have been missed. The second number is that of descents from which this can be seen."""
 NEEDLE_MASS = 0.25
 """The mass of the needle, a hypothetical narrow mode, in the summary and the finding."""
 NEEDLE_WIDTH, LEAST_VOLUME = 0.5, 0.01
@@ -210,6 +213,10 @@ class SearchPower:
     """The distance of the most isolated mode from its nearest neighbour, in widths of the wider one; 0 without one."""
     flat: bool = False
     """Whether the density is flat along a coordinate inside the known modes. Gradients show nothing; shares are nan."""
+    descents: int = 0
+    """The number of descents, from points that hot chains reached, that came to rest."""
+    arrivals: int = 0
+    """How many of them ended in the known mode that most of them reached."""
 
     def __post_init__(self) -> None:
         if len(self.found) != len(SEARCH_PLACES) or not isinstance(self.found[0][0], tuple):
@@ -233,6 +240,11 @@ class SearchPower:
     def relevant(self) -> tuple[str, ...]:
         """The places where a mode could be; "far" is among them only if known modes are as far apart."""
         return SEARCH_PLACES if self.furthest > FAR_APART + math.sqrt(self.dim) else SEARCH_PLACES[:2]
+
+    @property
+    def rugged(self) -> bool:
+        """Whether known modes are so hard to reach by descents that another one may well have been missed."""
+        return self.descents >= FEWEST_DESCENTS and self.arrivals < FEWEST_ARRIVALS
 
     @property
     def needle(self) -> float:

@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool
 from sahmc._support.thinning import some_chains
 from sahmc.engine.move import RunState
 from sahmc.modes.bulk import Bulk
-from sahmc.modes.finder import DESCENTS, FarLook, Found, ModeFinder
+from sahmc.modes.finder import FarLook, Found, ModeFinder
 from sahmc.modes.modes import Modes, no_modes
 from sahmc.results.warmup_record import Climb
 from sahmc.symmetry.alike import held_at
@@ -27,8 +27,8 @@ from sahmc.warmup.tempered import WarmupContext, take_places
 LOST_NATS, LOST_NATS_PER_DIM = 20.0, 5.0
 """The nats above the chains of the pilot, and the nats added for each dimension, at which a cooled chain counts as
 lost."""
-HOT_BATCHES = 2
-"""The number of batches of points, reached by hot chains, that descend in search of modes."""
+MOST_HOT = 768
+"""The largest number of points, reached by hot chains, that descend in search of modes."""
 
 
 MOST_DOUBTED = 64
@@ -94,9 +94,8 @@ def explore(context: WarmupContext, piloted: PilotOutcome, shown: np.ndarray | N
         finder = replace(finder, bulk=Bulk.of(context.energy_fn, piloted.draws))
         back = some_chains(done.draws[:, ~lost])
         near = np.concatenate([piloted.draws[-1], back[-1], done.hot])
-        hot = np.random.default_rng(len(done.hot)).permutation(done.hot)[: HOT_BATCHES * DESCENTS]
-        hot = hot if shown is None else np.concatenate([shown.astype(hot.dtype), hot])
-        searched = _search(context, finder, back, near, FarLook(hot, plan.search_batches, plan.probes), shown)
+        hot = np.random.default_rng(len(done.hot)).permutation(done.hot)[:MOST_HOT]
+        searched = _search(context, finder, back, near, FarLook(hot, plan.search_batches, plan.probes, shown), shown)
         finder, modes = searched.finder, searched.found.jumps
         if int(modes.num) == 1:
             lost |= ~(energy < level + stranded_height(dim))

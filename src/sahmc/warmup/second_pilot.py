@@ -19,8 +19,8 @@ from sahmc.warmup.pilot import PilotOutcome, run_pilot
 from sahmc.warmup.reference import FAIR_NATS
 from sahmc.warmup.tempered import WarmupContext
 
-MOST_MINIMA = 96
-"""The largest number of minima that are compared, lowest first."""
+MOST_MINIMA, LOW_CHAINS = 96, 32
+"""The largest number of minima that are compared, lowest first, and that of the lowest chains of the first pilot."""
 
 
 class SecondPilot(NamedTuple):
@@ -40,8 +40,9 @@ class SecondPilot(NamedTuple):
 def pilot_again(context: WarmupContext, piloted: PilotOutcome, minima: np.ndarray, t_key: Any = None) -> SecondPilot:
     """Return a second pilot run, if one of ``minima`` (point, dim) has far more mass than the first pilot saw.
 
-    The lengths, step size and energies that the first one learnt then belong to another place. If no minimum is
-    heavier, or several are, return the first pilot. Among many modes a second one would settle in a few of them, and no
+    The minima below its lowest chains count too: a single chain may have come further down than all others. The
+    lengths, step size and energies that the first one learnt then belong to another place. If no minimum is heavier, or
+    several are, return the first pilot. Among many modes a second one would settle in a few of them, and no
     longer show that others are missing. The first one is also returned if the second finds less mass. ``t_key`` is the
     number of moves made since the first pilot began, if there were more.
     """
@@ -50,6 +51,9 @@ def pilot_again(context: WarmupContext, piloted: PilotOutcome, minima: np.ndarra
     bulk = Bulk.of(context.energy_fn, piloted.draws)
     if bulk is None:
         return SecondPilot(piloted, False, True)
+    chains = piloted.state.sahmc.chains
+    low = np.argsort(np.asarray(chains.total_energy), kind="stable")[:LOW_CHAINS]
+    minima = np.concatenate([minima, np.asarray(chains.position)[low].astype(minima.dtype)])
     energy, _ = energies_and_gradients(context.energy_fn, minima)
     minima = minima[np.argsort(energy, kind="stable")[:MOST_MINIMA]]
     scale, spent = nat_lengths(context.energy_fn, minima[0])  # the pilot's lengths may be far too long here

@@ -44,6 +44,8 @@ from sahmc.warmup.top import Top, choose_top
 
 LEAST_MIXING = 0.12
 """The minimum effective sample size per pilot draw for plain moves to count as mixing well."""
+MOST_REPEATS = 2
+"""The largest number of times that pilot and exploration are repeated because a heavier mode was found."""
 
 
 class Copies(NamedTuple):
@@ -111,12 +113,15 @@ def warm_up(context: WarmupContext, state: RunState, save: bool = False, shown: 
     if shown is not None:
         piloted = pilot_again(context, piloted, shown).piloted
     explored = explore(context, piloted, shown)
-    if explored.found is not None and explored.found.elsewhere:
-        piloted, again, heavier = pilot_again(context, piloted, explored.found.minima, explored.state.t_key)
-        if again:
-            explored = explore(context, piloted, explored.found.minima).after(explored)
-        elif not heavier:
-            explored = explored.trusting_draws()
+    for _ in range(MOST_REPEATS):
+        seen = explored.found
+        if seen is None or not seen.elsewhere:
+            break
+        piloted, again, heavier = pilot_again(context, piloted, seen.minima, explored.state.t_key)
+        if not again:
+            explored = explored if heavier else explored.trusting_draws()
+            break
+        explored = explore(context, piloted, seen.minima).after(explored)
     context = replace(context, fold=None if explored.quotient is None else explored.quotient.fold)
     top = choose_top(context, piloted, explored)
     context, plan, pilot, found, kernel = top.context, top.context.plan, top.pilot, top.found, top.kernel
