@@ -105,3 +105,13 @@ def test_modes_that_descents_hardly_reach_are_a_finding(result):
     assert found.code == "search" and "reached more than 1 time from outside, by 600 descents" in found.sentence
     for descents, arrivals in ((600, 3), (20, 1)):
         assert not list(check_search(with_power(result.record, 0.9, 0.9, 0.9, descents=descents, arrivals=arrivals)))
+
+
+def test_descents_of_two_searches_add_up(result):
+    """The second one, after a second pilot, reached hardly any mode, and the first one did."""
+    first, second = (
+        with_power(result.record, 0.9, 0.9, 0.9, descents=descents, arrivals=arrivals).warmup.power
+        for descents, arrivals in ((200, 4), (600, 1))
+    )
+    both = second.after(first)
+    assert second.rugged and not both.rugged and (both.descents, both.arrivals) == (800, 5)

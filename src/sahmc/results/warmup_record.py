@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -240,6 +240,10 @@ class SearchPower:
     def relevant(self) -> tuple[str, ...]:
         """The places where a mode could be; "far" is among them only if known modes are as far apart."""
         return SEARCH_PLACES if self.furthest > FAR_APART + math.sqrt(self.dim) else SEARCH_PLACES[:2]
+
+    def after(self, first: SearchPower) -> SearchPower:
+        """Return the power with the descents of an earlier search for the same modes added."""
+        return replace(self, descents=self.descents + first.descents, arrivals=self.arrivals + first.arrivals)
 
     @property
     def rugged(self) -> bool:

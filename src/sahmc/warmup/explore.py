@@ -31,6 +31,8 @@ MOST_HOT = 768
 """The largest number of points, reached by hot chains, that descend in search of modes."""
 
 
+SAME_PLACE = 1.0
+"""The largest distance of two minima, in spreads within a mode, at which they are the same."""
 MOST_DOUBTED = 64
 """The largest number of points used to decide which symmetries fail."""
 
@@ -66,9 +68,16 @@ class Landscape(NamedTuple):
         return self if self.found is None else self._replace(found=self.found._replace(elsewhere=False))
 
     def after(self, first: Landscape) -> Landscape:
-        """Return these findings with the cost of an earlier exploration added."""
+        """Return these findings with the cost of an earlier exploration added, and its descents to the same mode."""
+        found, before = self.found, first.found
+        if found is not None and before is not None and found.power is not None and before.power is not None:
+            apart = np.abs(found.minima[:1] - before.minima[:1]) / self.finder.scale
+            if len(found.minima) and len(before.minima) and apart.max() < SAME_PLACE:
+                found = found._replace(power=found.power.after(before.power))
         return self._replace(
-            gradients=self.gradients + first.gradients, gradients_modes=self.gradients_modes + first.gradients_modes
+            found=found,
+            gradients=self.gradients + first.gradients,
+            gradients_modes=self.gradients_modes + first.gradients_modes,
         )
 
 
