@@ -2,8 +2,8 @@
 
     python benchmarks/periods.py --seeds 6
 
-Nearly every period is a mode, hundreds of nats above the right one, and chains start from the prior. A period is right
-within one per cent. Prints a row for each data set.
+Nearly every period is a mode, hundreds of nats less probable than the right one, and chains start from the prior. A
+period is right within one per cent. Prints a row for each data set.
 """
 
 from __future__ import annotations

@@ -45,8 +45,8 @@ class Discovery:
         """The number of points from outside its own basin that reached each mode, by its lowest anchor."""
         self.tried = [np.zeros((0, len(basins.scale)))]
         """The points that descended, (point, dim)."""
-        self.descents = 0
-        """The number of points, from wherever they were, that came to rest."""
+        self.looked = [np.zeros(0, int)]
+        """The anchors at which points ended that came from anywhere."""
         self.complete = False
         """Whether further modes are unlikely to be found."""
         self.still_new = False
@@ -62,13 +62,14 @@ class Discovery:
         self.tried.append(points)
         label = self.basins.settle(points, QUENCH_STEPS)
         if not at_minima:
-            self.descents += int((label >= 0).sum())
+            self.looked.append(label[label >= 0])
             self._count(label, np.full(len(points), -1))
 
-    @property
-    def reached(self) -> int:
-        """The number of arrivals at the mode with most of them."""
-        return max(self.arrivals.values(), default=0)
+    def reached(self) -> tuple[int, int]:
+        """Return how many points from anywhere came to rest, and how many at the mode that most of them reached."""
+        ends = np.concatenate(self.looked)
+        bottom = self.basins.lowest()[self.basins.number()[ends]] if len(ends) else ends
+        return len(ends), max((int((bottom == mode).sum()) for mode in counting(self.basins)), default=0)
 
     def search(self, most: int) -> None:
         """Draw up to ``most`` batches of points around the known modes, and stop early if nothing new turns up.

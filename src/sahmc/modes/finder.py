@@ -148,6 +148,8 @@ class ModeFinder:
         kept = np.argsort(-log_mass, kind="stable")
         kept = kept[log_mass[kept] > log_mass.max(initial=-np.inf) - NEGLIGIBLE_NATS]
         displaced = basins.has_gradient and self.bulk is not None and self.bulk.outweighs(log_mass)
+        if displaced and power is not None:
+            power = power.without_descents()
         if displaced and self.bulk is not None and self.bulk.together:
             kept = kept[:1]
         elsewhere = basins.has_gradient and self.bulk is not None and self.bulk.is_outweighed(log_mass)
@@ -186,7 +188,7 @@ class ModeFinder:
             search.look(far.shown.astype(self.draws.dtype), at_minima=True)
         for i in range(0, len(far.hot), HOT_BATCHES * DESCENTS):
             search.look(far.hot[i : i + HOT_BATCHES * DESCENTS])
-            if search.reached >= FEWEST_ARRIVALS:
+            if search.reached()[1] >= FEWEST_ARRIVALS:
                 break
         search.search(far.batches)
         looks, place = list[Look](), None
@@ -201,7 +203,8 @@ class ModeFinder:
             place, found = power.weakest
             if not HOPELESS < found < ENOUGH_POWER:
                 break
-        return replace(power, descents=search.descents, arrivals=search.reached)
+        descents, arrivals = search.reached()
+        return replace(power, descents=descents, arrivals=arrivals)
 
     @property
     def _seed(self) -> int:

@@ -100,13 +100,15 @@ def quench(
         way, fall = jnp.where(uphill[:, None], -steep, way), jnp.where(uphill, _norm(now.grad), fall)
         position = now.position + now.length[:, None] * way
         energy, grad = look(position)
-        better = (energy <= now.energy - SUFFICIENT * now.length * fall) & ~now.at_rest
+        moved = jnp.any(position != now.position, axis=1)
+        better = (energy <= now.energy - SUFFICIENT * now.length * fall) & moved & ~now.at_rest
         step, change = position - now.position, grad - now.grad
         product = jnp.sum(step * change, axis=1)
         learns = better & (product > 1e-8 * _norm(step) * _norm(change))
         failures = jnp.where(better, 0, now.failures + 1)
         forget = failures >= MOST_FAILURES
-        rounded = jnp.all(position == now.position, axis=1)  # by the precision, no step leads further down
+        # Even a shortened step along the gradient does not change the position: the precision ends here.
+        rounded = ~moved & (now.weight[:, -1] == 0) & (now.length < 1)
         weight = _push(now.weight, 1 / jnp.where(learns, product, 1.0), learns)
         after = Quenched(
             position=jnp.where(better[:, None], position, now.position),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sahmc._support.validate import is_number, require
-from sahmc._support.words import counted
 from sahmc.results.findings.listing import WARNING
 from sahmc.results.records import Finding, RunRecord
 from sahmc.results.warmup_record import SEARCH_PLACES
@@ -72,8 +71,8 @@ def check_search(record: RunRecord) -> Iterator[Finding]:
         yield Finding(
             "search",
             WARNING,
-            f"No known mode was reached more than {counted(power.arrivals, 'time')} from outside, by "
-            f"{power.descents} descents from hot points: minima are many, and a deeper one may have been missed.",
+            f"Of {power.descents} descents from hot points, {power.arrivals or 'none'} ended in the same known mode. "
+            "There are very many minima, and a deeper one may have been missed.",
             power.arrivals / power.descents,
             "Raise tune, or start chains wherever you suspect a mode.",
         )

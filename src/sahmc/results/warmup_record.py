@@ -241,6 +241,10 @@ class SearchPower:
         """The places where a mode could be; "far" is among them only if known modes are as far apart."""
         return SEARCH_PLACES if self.furthest > FAR_APART + math.sqrt(self.dim) else SEARCH_PLACES[:2]
 
+    def without_descents(self) -> SearchPower:
+        """Return the power without a count of descents, where the mass is at no minimum."""
+        return replace(self, descents=0, arrivals=0)
+
     def after(self, first: SearchPower) -> SearchPower:
         """Return the power with the descents of an earlier search for the same modes added."""
         return replace(self, descents=self.descents + first.descents, arrivals=self.arrivals + first.arrivals)

@@ -65,7 +65,10 @@ class Landscape(NamedTuple):
 
     def trusting_draws(self) -> Landscape:
         """Return these findings for draws of the pilot that no minimum refutes."""
-        return self if self.found is None else self._replace(found=self.found._replace(elsewhere=False))
+        if self.found is None:
+            return self
+        power = None if self.found.power is None else self.found.power.without_descents()
+        return self._replace(found=self.found._replace(elsewhere=False, power=power))
 
     def after(self, first: Landscape) -> Landscape:
         """Return these findings with the cost of an earlier exploration added, and its descents to the same mode."""

@@ -37,14 +37,17 @@ class SecondPilot(NamedTuple):
     """
 
 
-def pilot_again(context: WarmupContext, piloted: PilotOutcome, minima: np.ndarray, t_key: Any = None) -> SecondPilot:
+def pilot_again(
+    context: WarmupContext, piloted: PilotOutcome, minima: np.ndarray, t_key: Any = None, may_run: bool = True
+) -> SecondPilot:
     """Return a second pilot run, if one of ``minima`` (point, dim) has far more mass than the first pilot saw.
 
     The minima below its lowest chains count too: a single chain may have come further down than all others. The
     lengths, step size and energies that the first one learnt then belong to another place. If no minimum is heavier, or
     several are, return the first pilot. Among many modes a second one would settle in a few of them, and no
     longer show that others are missing. The first one is also returned if the second finds less mass. ``t_key`` is the
-    number of moves made since the first pilot began, if there were more.
+    number of moves made since the first pilot began, if there were more. ``may_run`` says whether there may be a second
+    pilot, or only an answer.
     """
     if not (context.plan.looks_for_modes and len(minima)) or minima.shape[1] > MOST_SCALED:
         return SecondPilot(piloted, False, True)
@@ -53,18 +56,25 @@ def pilot_again(context: WarmupContext, piloted: PilotOutcome, minima: np.ndarra
         return SecondPilot(piloted, False, True)
     chains = piloted.state.sahmc.chains
     low = np.argsort(np.asarray(chains.total_energy), kind="stable")[:LOW_CHAINS]
+    energy, _ = energies_and_gradients(context.energy_fn, minima)
+    cost = len(energy)
+    minima = minima[np.argsort(energy, kind="stable")[: MOST_MINIMA - len(low)]]
     minima = np.concatenate([minima, np.asarray(chains.position)[low].astype(minima.dtype)])
     energy, _ = energies_and_gradients(context.energy_fn, minima)
-    minima = minima[np.argsort(energy, kind="stable")[:MOST_MINIMA]]
+    minima = minima[np.argsort(energy, kind="stable")]
     scale, spent = nat_lengths(context.energy_fn, minima[0])  # the pilot's lengths may be far too long here
     basins = BasinMap(context.energy_fn, scale, minima.dtype, context.fold)
     basins.settle(minima, START_STEPS)
     lowest, log_mass = masses(basins)
-    while bulk.is_outweighed(log_mass) and not basins.is_bottom(int(lowest[np.argmax(log_mass)])):
-        log_mass[np.argmax(log_mass)] = -np.inf
+    while bulk.is_outweighed(log_mass):
+        rivals = np.flatnonzero(log_mass > log_mass.max() - NEGLIGIBLE_NATS)
+        slopes = [k for k in rivals if not basins.is_bottom(int(lowest[k]))]
+        if not slopes:
+            break
+        log_mass[slopes] = -np.inf
     heavier = bulk.is_outweighed(log_mass)
-    spent += basins.spent + len(energy)
-    if not heavier or (log_mass > log_mass.max() - NEGLIGIBLE_NATS).sum() > 1:
+    spent += basins.spent + cost + len(energy)
+    if not heavier or not may_run or (log_mass > log_mass.max() - NEGLIGIBLE_NATS).sum() > 1:
         return SecondPilot(piloted._replace(gradients=piloted.gradients + spent), False, heavier)
     anchor = int(lowest[np.argmax(log_mass)])
     home = piloted.state if t_key is None else piloted.state._replace(t_key=t_key)  # use no random number twice

@@ -110,7 +110,7 @@ def warm_start(context: WarmupContext, state: RunState, earlier: Known, save: bo
     runner = replace(context.runner, progress_per_move=context.plan.moves / kernel.moves)
     finder = ModeFinder(context.energy_fn, earlier.scale, earlier.draws, earlier.stage)
     position = np.asarray(state.sahmc.chains.position)
-    found = finder.find(position, earlier.modes, FarLook(position, plan.search_batches, plan.probes))
+    found = finder.find(position, earlier.modes, FarLook(position[:0], plan.search_batches, plan.probes, position))
     kernel = updated(kernel, kernel=kernel.kernel.with_small_steps(0.0), modes=found.jumps)
 
     energy_fn = context.energy_fn if kernel.reference is None else refer(context.energy_fn, kernel.reference)

@@ -113,11 +113,12 @@ def warm_up(context: WarmupContext, state: RunState, save: bool = False, shown: 
     if shown is not None:
         piloted = pilot_again(context, piloted, shown).piloted
     explored = explore(context, piloted, shown)
-    for _ in range(MOST_REPEATS):
+    for repeat in range(MOST_REPEATS + 1):
         seen = explored.found
         if seen is None or not seen.elsewhere:
             break
-        piloted, again, heavier = pilot_again(context, piloted, seen.minima, explored.state.t_key)
+        may_run = repeat < MOST_REPEATS
+        piloted, again, heavier = pilot_again(context, piloted, seen.minima, explored.state.t_key, may_run)
         if not again:
             explored = explored if heavier else explored.trusting_draws()
             break
