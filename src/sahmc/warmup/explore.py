@@ -29,8 +29,6 @@ LOST_NATS, LOST_NATS_PER_DIM = 20.0, 5.0
 lost."""
 MOST_HOT = 768
 """The largest number of points, reached by hot chains, that descend in search of modes."""
-
-
 SAME_PLACE = 1.0
 """The largest distance of two minima, in spreads within a mode, at which they are the same."""
 MOST_DOUBTED = 64

@@ -44,10 +44,10 @@ def pilot_again(
 
     The minima below its lowest chains count too: a single chain may have come further down than all others. The
     lengths, step size and energies that the first one learnt then belong to another place. If no minimum is heavier, or
-    several are, return the first pilot. Among many modes a second one would settle in a few of them, and no
-    longer show that others are missing. The first one is also returned if the second finds less mass. ``t_key`` is the
-    number of moves made since the first pilot began, if there were more. ``may_run`` says whether there may be a second
-    pilot, or only an answer.
+    several are, return the first pilot. Among many modes a second one would settle in a few of them, and no longer show
+    that others are missing. The first one is also returned if the second finds less mass. ``t_key`` is the number of
+    moves made since the first pilot began, if there were more. ``may_run`` says whether there may be a second pilot, or
+    only an answer.
     """
     if not (context.plan.looks_for_modes and len(minima)) or minima.shape[1] > MOST_SCALED:
         return SecondPilot(piloted, False, True)
